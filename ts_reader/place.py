@@ -25,7 +25,6 @@ class Place:
     """The endpoints of an archive, and the endpoint of each topic.
 
     Attributes:
-        cluster: id of the cluster.
         entropy_bits: of the keys; None: as the archive's layout has it.
         endpoints: at least one.
     """

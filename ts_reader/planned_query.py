@@ -100,14 +100,12 @@ class PlannedQuery:
     """A query that is planned when it is first needed, and run any number of times by that plan. It can be pickled.
 
     Attributes:
-        query: what it reads.
         warn: is called with each warning and each loss of a plan, and once in a read with times that do not fit.
 
     Args:
         memory_limit: see `ts_reader.Archive.scan`.
         workers: see `ts_reader.Archive`.
         locate: returns the query with the locations of its topics, when it is planned; None if it has them.
-        decoding: what decodes keys and values.
         warn: is called with each warning and each loss of the plan; None: they are logged.
     """
 

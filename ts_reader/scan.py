@@ -37,11 +37,7 @@ class PartitionStatistics:
 
 
 def statistics_of(planned: PlannedQuery, *, least_timestamp: bool) -> list[PartitionStatistics]:
-    """Return the statistics of each partition with rows, by topic and number; raise as `PlannedQuery.run`.
-
-    Args:
-        least_timestamp: whether it is wanted.
-    """
+    """Return the statistics of each partition with rows, by topic and number; raise as `PlannedQuery.run`."""
     totals = planned.totals(Detail.ALL if least_timestamp else Detail.HEADERS)
     with_rows = sorted(partition for partition, found in totals.items() if found.rows)
     return [_shown(partition, totals[partition], least_timestamp) for partition in with_rows]
@@ -135,9 +131,6 @@ class Scan(ArrowRows):
 
         It reads no segment whose metadata suffices. The headers of batches suffice for all but the least timestamp: if
         a batch has several records with their producer's time, it is decompressed for it.
-
-        Args:
-            least_timestamp: whether it is wanted.
 
         Raises:
             as `to_batches`.

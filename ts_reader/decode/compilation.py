@@ -55,8 +55,6 @@ def object_code(function: Any, symbol: str, machine: llvm.TargetMachine) -> byte
 
     Args:
         function: from `c_function`.
-        symbol: its name in the file.
-        machine: that will run it.
 
     Raises:
         NotSelfContained: the code refers to something of numba.

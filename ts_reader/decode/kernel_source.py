@@ -64,7 +64,6 @@ class KernelSource(Generic[P, R]):
         function: the same in Python.
         arguments: the types of its arguments: of an array, int or bool.
         results: int or bool for each of its results.
-        is_tuple: whether it returns a tuple.
 
     Args:
         function: its annotations are the array types of this module, int and bool; it returns None, an int, a bool, or

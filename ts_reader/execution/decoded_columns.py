@@ -27,7 +27,6 @@ class Columns:
         names: of the columns, in their order.
         corrupt_column: the one with the bytes of corrupt places; None without one.
         codecs: of keys and values, by topic; all codecs of a part have the same Arrow type.
-        undecoded: what refused keys and values do.
         way_out: a sentence for the error of a refused one.
     """
 

@@ -37,8 +37,6 @@ class Option(Generic[_T_co]):
 
     Attributes:
         name: the argument of the reader; `Wording.names` has the other sides' names.
-        type: which values it accepts.
-        default: its value if it is absent.
     """
 
     name: str

@@ -228,9 +228,6 @@ class Query:
         incarnation: of each topic, as `ts_reader.reading.incarnation_option.parse_incarnation` returns it.
         topics_elsewhere: other endpoints and their topics; see `by_location`.
         connection: of `location`.
-        tolerance: what corrupt batches do.
-        view: which records are rows.
-        limit: of the memory that one record batch may use.
         wording: the names in messages.
         cut: the moment that the query shows; then `read_committed` is true. None for no moment.
     """

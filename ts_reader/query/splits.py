@@ -34,9 +34,7 @@ class Split:
         location: of the store, a URL.
         ranges: never empty.
         aborted: transactions whose records are left out.
-        tolerance: what corrupt batches do.
         view: which records are rows; with `LATEST` a split is a whole partition.
-        limit: of the memory that one record batch may use.
         way_out: a sentence for the error of a corrupt object: how to read the rest.
         until: milliseconds since 1970: records with a later timestamp are left out; None for all.
         scan: identifies the query, whose tasks log some events once.

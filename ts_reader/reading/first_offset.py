@@ -107,7 +107,6 @@ def search_for(
         milliseconds: since 1970.
         counts_markers: whether a match can be a transaction marker too, as for a broker.
         way_out: as of `SegmentReader`.
-        limit: of the memory that one record batch may use.
     """
     projection = Projection(key=False, value=False, headers=False)
     markers = MarkerTimes(milliseconds) if counts_markers else None

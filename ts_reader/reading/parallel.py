@@ -77,7 +77,6 @@ class Progress:
     """Counts finished calls and logs the count every few seconds.
 
     Args:
-        step: the name of the work in the log.
         clock: returns seconds.
     """
 

@@ -48,7 +48,6 @@ def read_ranges(
         aborted: transactions whose records are left out.
         max_rows: of one batch; fewer than a scan wants, if the caller may stop early.
         way_out: as of `SegmentReader`.
-        limit: of the memory that one record batch may use.
         memory: of the columns that are decoded; other columns are on the heap.
         scan: as of `SegmentReader`.
 
@@ -84,7 +83,6 @@ def read_intact_rows(
         aborted: transactions whose records are left out.
         silent: whether another read of the same ranges has logged the damage already.
         max_rows: as in `read_ranges`.
-        limit: of the memory that one record batch may use.
         damage_map: of earlier reads of the same store, so that no object is checked again; None for a new one.
         scan: as of `SegmentReader`.
 

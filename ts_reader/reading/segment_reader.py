@@ -52,7 +52,6 @@ class SegmentReader:
         aborted: transactions whose records are left out.
         max_rows: of one result; fewer than a scan wants, if the caller may stop early.
         way_out: a sentence for the error of a corrupt object: how to read the rest.
-        limit: of the memory that one record batch may use.
         damage_map: of the copies; None if damage ends the read.
         scan: identifies the scan, which logs a producer's mistake once for each topic.
         summary: receives the batches that headers describe; their records are not yielded.

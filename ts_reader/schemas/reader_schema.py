@@ -87,7 +87,6 @@ def find_reader(
 
     Args:
         source: of schemas; None if the schema is a file.
-        options: which schema.
         kind: its language; None for any.
 
     Raises:
