@@ -7,8 +7,6 @@ time, never other rows.
 
 from typing import Final
 
-import structlog
-
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import CorruptData, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -54,9 +52,6 @@ def checked(data: bytes, key: str, most: int) -> bytes:
     return data
 
 
-log = structlog.get_logger()
-
-
 def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffix: str) -> bytes | None:
     """Return the bytes of one index of a segment; None if it is missing, frozen, or larger than a broker writes.
 
@@ -68,5 +63,7 @@ def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffi
     except ObjectNotFound:
         return None
     except (CorruptData, ObjectFrozen) as error:
-        log.warning("index_unusable", reason=str(error))
+        import structlog  # noqa: PLC0415  (a worker of Spark loads this module for any source)
+
+        structlog.get_logger().warning("index_unusable", reason=str(error))
         return None

@@ -122,7 +122,7 @@ def test_spark_finds_the_source_without_loading_what_is_heavy() -> None:
 
 def test_planning_loads_no_decoder() -> None:
     """It takes time to load, in each process that Spark plans in; most queries name no timestamp."""
-    code = "import sys, ts_reader.query.query, ts_spark.streaming.driver; print(*sys.modules)"
+    code = "import sys, ts_reader.query.plan_query, ts_spark.streaming.driver; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"llvmlite", "pyarrow"}.isdisjoint(said)
 
