@@ -13,6 +13,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -166,6 +167,7 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="default: all")
     parser.add_argument("--only", choices=_COMMANDS, help="one command")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # `finally` and `run` end the root
     try:
         if os.geteuid() != 0:
             raise ToolMissingError("make fresh needs root: debootstrap and chroot do. Run it as root, on Debian")
