@@ -97,11 +97,7 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
         if properties is None:
             raise ConfigurationError(source, ["the file does not exist; name the file that the broker is started with"])
         problems: list[str] = []
-        log_dirs = tuple(
-            Path(part.strip())
-            for part in (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
-            if part.strip()
-        )
+        log_dirs = _log_dirs(properties)
         if not log_dirs:
             problems.append("log.dirs: missing, and so is log.dir; the agent watches these directories")
         failed = _unreadable(log_dirs)
@@ -111,13 +107,7 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
         problems += _contradictions(properties, metas)
         meta = next(iter(metas.values()), {})
         cluster_id = self.cluster_id or meta.get("cluster.id", "")
-        if not cluster_id:
-            problems.append(f"no {META_PROPERTIES} in log.dirs names a cluster.id; give one with --cluster-id")
-        elif not is_cluster_id(cluster_id):
-            problems.append(
-                f"cluster id {cluster_id!r}: it is part of keys and of a file name; expected letters, digits, '.', '_' "
-                "and '-', not beginning with '.'; name another with --cluster-id"
-            )
+        problems += _cluster_id_problems(cluster_id)
         kraft = bool(properties.get("process.roles", "").strip())
         if not kraft and not properties.get("zookeeper.connect", "").strip():
             problems.append("neither zookeeper.connect nor process.roles is set: is this a broker's file?")
@@ -141,6 +131,22 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
             broker_properties=properties,
             reload=self.load,
         )
+
+
+def _log_dirs(properties: Mapping[str, str]) -> tuple[Path, ...]:
+    named = (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
+    return tuple(Path(part.strip()) for part in named if part.strip())
+
+
+def _cluster_id_problems(cluster_id: str) -> list[str]:
+    if not cluster_id:
+        return [f"no {META_PROPERTIES} in log.dirs names a cluster.id; give one with --cluster-id"]
+    if is_cluster_id(cluster_id):
+        return []
+    return [
+        f"cluster id {cluster_id!r}: it is part of keys and of a file name; expected letters, digits, '.', '_' "
+        "and '-', not beginning with '.'; name another with --cluster-id"
+    ]
 
 
 def _broker_id(properties: Mapping[str, str], meta: Mapping[str, str]) -> int | None:

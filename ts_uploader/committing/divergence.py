@@ -9,7 +9,7 @@ Logs of magic 0 and 1 have no epochs. There the bytes decide (`batch_comparison`
 the local log, or it is not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -20,6 +20,7 @@ from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
+from ts_common.archive.object_keys import PartitionKeys
 from ts_common.errors import SegmentChanged
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.batch_comparison import shared_end_by_bytes
@@ -219,16 +220,26 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
     doubtful = list(_doubtful(position, local, listing.bases[0]))
     if not doubtful:
         return None
-    catalog = read_snapshot(store, position.keys)
-    below = [stored for stored in catalog.segments if stored.name.base < doubtful[-1].stop]
-    copies = [copy for copy in describe_readable(store, catalog, below) if copy.dense]
+    copies = _dense_below(store, position.keys, doubtful[-1].stop)
     begun = {first for copy in copies for _, first in copy.metadata.epochs or ()}
     for stretch in doubtful:
         for offset in sorted({stretch.start, *(first for first in begun if first in stretch)}):
             others = {_epoch_at(copy, offset, position.epochs) for copy in copies} - {NO_EPOCH, local.at(offset)}
-            if others and (min(others) < (local.at(offset) or 0) or max(others) > _highest_from(listing, offset)):
+            if _contradict(others, local.at(offset), listing, offset):
                 return offset
     return None
+
+
+def _dense_below(store: ObjectStore, keys: PartitionKeys, offset: int) -> list[SegmentCopy]:
+    """Return the readable copies without a missing record that begin below an offset."""
+    catalog = read_snapshot(store, keys)
+    below = [stored for stored in catalog.segments if stored.name.base < offset]
+    return [copy for copy in describe_readable(store, catalog, below) if copy.dense]
+
+
+def _contradict(epochs: Collection[int], here: int | None, listing: Listing, offset: int) -> bool:
+    """Return whether one of these epochs of copies is below this log's at an offset, or above all that it can have."""
+    return bool(epochs) and (min(epochs) < (here or 0) or max(epochs) > _highest_from(listing, offset))
 
 
 def _doubtful(position: Position, local: EpochHistory, lowest: int) -> Iterator[range]:

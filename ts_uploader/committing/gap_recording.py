@@ -77,18 +77,26 @@ def describe_loss(
     below = [segment for segment in catalog.segments if segment.name.base < end]
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
     local = local_epochs(listing.directory) or EpochHistory()
-    # Epochs never fall as offsets rise: below this log no record of a higher epoch is live. Compaction may have
-    # emptied its first segments, and a follower's list names an epoch from the first batch that was left.
-    found, named = goes_on_with(listing, end), local.at(end)
-    # No CRC covers a batch's epoch, so a higher one in the broker's list overrides it. If the list begins inside the
-    # lowest live segment, that segment may begin with a dead tail.
-    listed = named if named is not None else local.pairs[0][0] if local.pairs else None
-    is_cut_off = named is None and end < listing.bases[0]
-    most, epochs = listed, position.epochs
-    if found is not None and found != NO_EPOCH and (listed is None or found >= listed or is_cut_off):
-        # Epochs above that, which a commit that went back names, were lost too.
-        most = found
-        epochs = EpochHistory(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= found or pair[1] >= end))
+    epochs = _vouched(_epochs_across(position, copies, local, listing, end), copies, local, start, end)
+    steps = unite(copies, epochs, start, end)
+    asked_for = log_start_by_request(listing.log_dir, listing.partition)
+    # Retention moves the log start too, to the base of a segment, and an older checkpoint may have that offset.
+    by_request = asked_for is not None and asked_for > listing.bases[0]
+    return Loss(
+        gaps=merged((step.start, step.end) for step in steps if isinstance(step, Hole)),
+        bases=tuple(copy.base for step in steps if not isinstance(step, Hole) for copy in step.copies),
+        epochs=epochs,
+        reason=_BY_REQUEST.format(asked_for) if by_request else _BY_RETENTION,
+        by_request=by_request,
+    )
+
+
+def _epochs_across(
+    position: Position, copies: Sequence[SegmentCopy], local: EpochHistory, listing: Listing, end: int
+) -> EpochHistory:
+    """Return the run's epochs, continued by those of the copies above its end, and by the broker's list up to `end`."""
+    start = position.next_offset
+    most, epochs = _highest_living(position, local, listing, end)
     line = living_line(copies, most=most)
     if epochs.pairs and epochs.pairs[0][1] > start:
         # If a commit that went back has no epoch there, the copies have, as in a run without a list.
@@ -105,19 +113,29 @@ def describe_loss(
     if local.pairs:  # retention cut the list; the log may begin below it
         epochs = epochs.continued(local, max(start, local.pairs[0][1]))
     # The epoch that begins right at the end of the commit stays: another leader's log is compared by it.
-    epochs = epochs.with_next(position.epochs, end + 1)
-    epochs = _vouched(epochs, copies, local, start, end)
-    steps = unite(copies, epochs, start, end)
-    asked_for = log_start_by_request(listing.log_dir, listing.partition)
-    # Retention moves the log start too, to the base of a segment, and an older checkpoint may have that offset.
-    by_request = asked_for is not None and asked_for > listing.bases[0]
-    return Loss(
-        gaps=merged((step.start, step.end) for step in steps if isinstance(step, Hole)),
-        bases=tuple(copy.base for step in steps if not isinstance(step, Hole) for copy in step.copies),
-        epochs=epochs,
-        reason=_BY_REQUEST.format(asked_for) if by_request else _BY_RETENTION,
-        by_request=by_request,
-    )
+    return epochs.with_next(position.epochs, end + 1)
+
+
+def _highest_living(
+    position: Position, local: EpochHistory, listing: Listing, end: int
+) -> tuple[int | None, EpochHistory]:
+    """Return the highest epoch that live records below `end` can have, and the run's epochs up to it.
+
+    None means that the epoch is unknown.
+    """
+    start, epochs = position.next_offset, position.epochs
+    # Epochs never fall as offsets rise: below this log no record of a higher epoch is live. Compaction may have
+    # emptied its first segments, and a follower's list names an epoch from the first batch that was left.
+    found, named = goes_on_with(listing, end), local.at(end)
+    # No CRC covers a batch's epoch, so a higher one in the broker's list overrides it. If the list begins inside the
+    # lowest live segment, that segment may begin with a dead tail.
+    listed = named if named is not None else local.pairs[0][0] if local.pairs else None
+    is_cut_off = named is None and end < listing.bases[0]
+    if found is not None and found != NO_EPOCH and (listed is None or found >= listed or is_cut_off):
+        # Epochs above that, which a commit that went back names, were lost too.
+        kept = tuple(pair for pair in epochs if pair[1] < start or pair[0] <= found or pair[1] >= end)
+        return found, EpochHistory(kept)
+    return listed, epochs
 
 
 def _vouched(

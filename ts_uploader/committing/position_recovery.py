@@ -201,11 +201,7 @@ class PositionRecovery:
         self, store: ObjectStore, catalog: PartitionCatalog, task: ReadPosition, listing: Listing
     ) -> PositionRead:
         """Return the position without an agent's commit; a commit that appears meanwhile rejects the next write."""
-        keys, stood = catalog.keys, catalog.stored_log_start
-        if stood is None and catalog.commit is None and catalog.segments:
-            stood = restore_by_plan(store, self._keys, catalog)
-        if stood is not None:
-            check_lineage(stood, keys, task.leadership)
+        keys, stood = catalog.keys, self._stored_log_start(store, catalog, task)
         is_empty = catalog.commit is None and not catalog.segments
         start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
         if is_empty:
@@ -245,15 +241,30 @@ class PositionRecovery:
         )
         if is_rebuilt or end < run.next_offset:
             return self._go_back(store, task, listing, position, end, start, run.ends)
-        if run.highest_base is None:
-            return PositionRead(task.partition, task.generation, task.leadership, position)
-        commit = next_commit(
-            replace(position, epochs=living_epochs(position, listing)), (), task.leadership, self._broker
-        )
+        return self._write_first(catalog, task, listing, position)
+
+    def _stored_log_start(
+        self, store: ObjectStore, catalog: PartitionCatalog, task: ReadPosition
+    ) -> StoredLogStart | None:
+        """Return `log.start`, restored by a plan of retention if it was lost with the commit; None without one."""
+        stood = catalog.stored_log_start
+        if stood is None and catalog.commit is None and catalog.segments:
+            stood = restore_by_plan(store, self._keys, catalog)
+        if stood is not None:
+            check_lineage(stood, catalog.keys, task.leadership)
+        return stood
+
+    def _write_first(
+        self, catalog: PartitionCatalog, task: ReadPosition, listing: Listing, position: Position
+    ) -> PositionRead:
+        """Write the commit of a run that was walked, unless the run has no segment."""
         # Not while there is a hole below the segment of a foreign commit: readers would see less than before.
         named = catalog.commit.highest_base if isinstance(catalog.commit, ForeignCommit) else 0
-        if (run.highest_base or 0) >= named:
-            position = self._writer.write(task.partition, position, first_commit(commit, known, listing))
+        if position.highest_base is not None:
+            living = replace(position, epochs=living_epochs(position, listing))
+            commit = next_commit(living, (), task.leadership, self._broker)
+            if position.highest_base >= named:
+                position = self._writer.write(task.partition, position, first_commit(commit, task.known, listing))
         return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _begin_empty(

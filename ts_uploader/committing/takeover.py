@@ -9,13 +9,14 @@ and may overwrite a committed segment with its own, shorter one. Then a hole ope
 and recorded, and the broker that has these offsets ships them again, as it fills any recorded gap.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import structlog
 
 from ts_common.archive.catalog import PartitionCatalog, StoredLogStart
 from ts_common.archive.commit import Commit, ForeignCommit, epoch_of
-from ts_common.archive.copies import describe
+from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.gap_records import merged
 from ts_common.archive.plan import Hole, unite
@@ -64,32 +65,35 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
     for told in damaged:
         _log.error("stored_segment_skipped", message="it is damaged", reason=told)
     ends = tuple(copy.end for copy in copies)
-    named = (segment.name.epoch for segment in catalog.segments if segment.name.epoch is not None)
-    latest = max((*named, *(epoch for copy in copies for epoch, _ in copy.metadata.epochs or ())), default=NO_EPOCH)
+    latest = _latest_epoch(catalog, copies)
     if isinstance(catalog.commit, ForeignCommit):
-        highest = catalog.commit.highest_base
-        if known is not None:
-            highest = max(highest, known.highest_base)
+        highest = max(catalog.commit.highest_base, -1 if known is None else known.highest_base)
         copies = tuple(copy for copy in copies if copy.base <= highest)
     line = living_line(copies)
-    position, highest_base = start, None
+    position, highest_base = start, -1
     holes: list[tuple[int, int]] = []
     if known is not None:
         line = known.epochs.below(known.next_offset).continued(line, known.next_offset)
         position, highest_base = known.next_offset, known.highest_base
-        below = unite(copies, line, start, position, catalog.gaps)
-        holes = [(step.start, step.end) for step in below if isinstance(step, Hole) and not step.recorded]
+        holes = [(step.start, step.end) for step in unite(copies, line, start, position, catalog.gaps) if _is_new(step)]
     end = max((copy.end for copy in copies), default=position)
     for step in unite(copies, line, position, end, catalog.gaps):
-        if isinstance(step, Hole):
-            if not step.recorded:
-                break
-            bases = []
-        else:
-            bases = [copy.base for copy in step.copies]
+        if _is_new(step):
+            break
         position = step.end
-        highest_base = max((base for base in (highest_base, *bases) if base is not None), default=None)
-    return Run(position, highest_base, line.below(position), merged(holes), ends, latest)
+        if not isinstance(step, Hole):
+            highest_base = max([highest_base, *(copy.base for copy in step.copies)])
+    return Run(position, highest_base if highest_base >= 0 else None, line.below(position), merged(holes), ends, latest)
+
+
+def _is_new(step: object) -> bool:
+    """Return whether a step is a hole without a gap record."""
+    return isinstance(step, Hole) and not step.recorded
+
+
+def _latest_epoch(catalog: PartitionCatalog, copies: Iterable[SegmentCopy]) -> int:
+    named = (segment.name.epoch for segment in catalog.segments if segment.name.epoch is not None)
+    return max((*named, *(epoch for copy in copies for epoch, _ in copy.metadata.epochs or ())), default=NO_EPOCH)
 
 
 def still_true(known: Commit | None, leadership: Leadership, log_start: StoredLogStart | None) -> Commit | None:

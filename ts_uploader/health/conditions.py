@@ -178,6 +178,15 @@ def state_of(facts: Facts) -> AgentState:
         return state
     if (state := _leadership(facts)) is not None:
         return state
+    waiting = facts.waiting
+    longest = "" if waiting is None else f" The longest: {waiting.partition}, which waits for {waiting.wait.text}."
+    if (state := _endangered(facts, longest)) is not None:
+        return state
+    return _waits(facts, longest)
+
+
+def _endangered(facts: Facts, longest: str) -> AgentState | None:
+    """Return what an operator must act on in some partition, before Kafka deletes what is not shipped."""
     if facts.deletions:
         deleted = counted(len(facts.deletions), "deleted partition")
         text = f"{deleted}: each attempt to ship the last records fails, and the broker removes the files. The first: "
@@ -189,12 +198,15 @@ def state_of(facts: Facts) -> AgentState:
         urgent = counted(facts.urgent, "partition")
         left = f"{urgent}: less than half of the retention is left for unshipped segments."
         return AgentState(Condition.RETENTION_NEAR, left)
-    waiting = facts.waiting
-    longest = "" if waiting is None else f" The longest: {waiting.partition}, which waits for {waiting.wait.text}."
     if facts.stuck:
-        seconds = None if waiting is None else waiting.seconds
+        seconds = None if facts.waiting is None else facts.waiting.seconds
         return AgentState(Condition.STUCK, f"{counted(facts.stuck, 'partition')} stuck.{longest}", seconds)
-    limit = None
+    return None
+
+
+def _waits(facts: Facts, longest: str) -> AgentState:
+    """Return what the agent waits for, if no part of it fails."""
+    waiting, limit = facts.waiting, None
     if facts.throttled is not None:
         limit = f"A store limits requests: the agent sends {facts.throttled:.0f} per second."
     quiet = 0.0 if waiting is None or facts.uploads else min(waiting.seconds, waiting.quiet_seconds)

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -139,21 +139,8 @@ class LogDirectoryWatcher:
     def run(self) -> None:
         """Scan after each hint and on the timer, until `stop`."""
         next_scan = time.monotonic()
-        while True:
-            with self._changed:
-                while not (self._stopping or self._everything or self._partitions or self._checkpoints):
-                    timeout = next_scan - time.monotonic()
-                    if timeout <= 0:
-                        break
-                    self._changed.wait(timeout)
-                if not self._stopping:
-                    self._changed.wait_for(lambda: self._stopping, _GATHER_SECONDS)
-                if self._stopping:
-                    return
-                everything = self._everything or time.monotonic() >= next_scan
-                partitions, self._partitions = self._partitions, set()
-                checkpoints, self._checkpoints = self._checkpoints, set()
-                self._everything = False
+        while (hinted := self._wait(next_scan)) is not None:
+            everything, partitions, checkpoints = hinted
             self.looked_at = time.monotonic()
             if everything:
                 began = time.monotonic()
@@ -167,6 +154,27 @@ class LogDirectoryWatcher:
                 everything = True  # the checkpoints of all log dirs decide together which of several directories counts
             for log_dir in self._log_dirs if everything else checkpoints:
                 self._read_checkpoint(log_dir)
+
+    def _wait(self, next_scan: float) -> tuple[bool, set[TopicPartition], set[Path]] | None:
+        """Wait for hints or for the time of the next scan; return whether to scan everything, and the hints.
+
+        None ends `run`.
+        """
+        with self._changed:
+            while not (self._stopping or self._everything or self._partitions or self._checkpoints):
+                timeout = next_scan - time.monotonic()
+                if timeout <= 0:
+                    break
+                self._changed.wait(timeout)
+            if not self._stopping:
+                self._changed.wait_for(lambda: self._stopping, _GATHER_SECONDS)
+            if self._stopping:
+                return None
+            everything = self._everything or time.monotonic() >= next_scan
+            partitions, self._partitions = self._partitions, set()
+            checkpoints, self._checkpoints = self._checkpoints, set()
+            self._everything = False
+            return everything, partitions, checkpoints
 
     def stop(self) -> None:
         """End `run` and close the inotify instances."""
@@ -292,25 +300,10 @@ class LogDirectoryWatcher:
             everything: this listing is part of a scan of all log dirs.
         """
         self.looked_at = time.monotonic()
-        listings = []
         known = {listing.log_dir: listing for listing in self._known.get(partition, ())}
-        for log_dir in places:
-            earlier = known.get(log_dir)
-            directory = log_dir / str(partition) if earlier is None else earlier.directory
-            try:
-                listing = list_partition(partition, directory, log_dir, self._epochs, earlier)
-            except OSError as error:
-                log.error("partition_directory_unreadable", directory=str(directory), error=str(error))
-                complete = False
-                continue
-            except Exception as error:
-                log.exception("internal_error", message="please report it", directory=str(directory), error=str(error))
-                complete = False
-                continue
-            if listing is not None:
-                listings.append(listing)
+        listings, failed = self._listings(partition, places, known)
         if not listings:
-            if complete:
+            if complete and not failed:
                 self._gone(partition)
             return
         if {listing.identity for listing in known.values()} - {listing.identity for listing in listings}:
@@ -324,6 +317,26 @@ class LogDirectoryWatcher:
             directories = [str(listing.directory) for listing in listings]
             log.warning("partition_has_several_directories", directories=directories)
         self._emit(SeveralDirectories(partition, tuple(listings)))
+
+    def _listings(
+        self, partition: TopicPartition, places: Sequence[Path], known: Mapping[Path, Listing]
+    ) -> tuple[list[Listing], bool]:
+        """Return the listings of a partition's directories, and whether one could not be listed."""
+        listings, failed = [], False
+        for log_dir in places:
+            earlier = known.get(log_dir)
+            directory = log_dir / str(partition) if earlier is None else earlier.directory
+            try:
+                listing = list_partition(partition, directory, log_dir, self._epochs, earlier)
+            except OSError as error:
+                log.error("partition_directory_unreadable", directory=str(directory), error=str(error))
+                failed = True
+            except Exception as error:
+                log.exception("internal_error", message="please report it", directory=str(directory), error=str(error))
+                failed = True
+            else:
+                listings += [] if listing is None else [listing]
+        return listings, failed
 
     def _look_again(self, listing: Listing, *, changed: bool) -> None:
         """List again until the listing is whole, if that was requested; once a scan if the directory keeps changing.

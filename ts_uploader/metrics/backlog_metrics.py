@@ -59,7 +59,9 @@ class BacklogCollector(Collector):
         """Return the families without samples, so that registering reads nothing."""
         none = StuckPartitions()
         return [
-            *_aggregates({}, {}, 0),
+            *_unshipped({}, {}),
+            *_retention_left({}),
+            *_waiting({}, 0),
             *_stuck_families(none),
             *(_Family(name, text, ()) for name, text, _ in _BY_PARTITION),
         ]
@@ -72,17 +74,18 @@ class BacklogCollector(Collector):
             found = oldest_waiting(waiting, self._retention(partition.topic), self._sizes)
             if found is not None:
                 oldest[partition] = found
-        yield from _aggregates(backlog, oldest, self._untold())
+        yield from _unshipped(backlog, oldest)
+        yield from _retention_left(oldest)
+        yield from _waiting(backlog, self._untold())
         yield from _stuck_families(self._stuck())
         if self._partitions():
             for name, text, value_of in _BY_PARTITION:
                 yield _Family(name, text, _samples(name, value_of, backlog, oldest))
 
 
-def _aggregates(
-    backlog: Mapping[TopicPartition, Backlog], oldest: Mapping[TopicPartition, Oldest], untold: int
+def _unshipped(
+    backlog: Mapping[TopicPartition, Backlog], oldest: Mapping[TopicPartition, Oldest]
 ) -> Iterator[GaugeMetricFamily]:
-    urgent = [found.seconds_left for found in oldest.values() if found.retention_left < URGENT_BELOW]
     yield _gauge("led_partitions", "Partitions that this broker leads.", len(backlog))
     yield _gauge("unshipped_partitions", "Partitions led here with an unshipped closed segment.", len(oldest))
     yield _gauge(
@@ -100,6 +103,10 @@ def _aggregates(
         "Seconds since the last write to the oldest unshipped closed segment; 0 without one.",
         max((found.age_seconds for found in oldest.values()), default=0.0),
     )
+
+
+def _retention_left(oldest: Mapping[TopicPartition, Oldest]) -> Iterator[GaugeMetricFamily]:
+    urgent = [found.seconds_left for found in oldest.values() if found.retention_left < URGENT_BELOW]
     yield _gauge(
         "retention_left_ratio",
         "Remaining share of the retention of unshipped closed segments, the minimum of all: 1 for a "
@@ -123,6 +130,9 @@ def _aggregates(
         "Partitions whose oldest unshipped segment has used more than half of its retention.",
         len(urgent),
     )
+
+
+def _waiting(backlog: Mapping[TopicPartition, Backlog], untold: int) -> Iterator[GaugeMetricFamily]:
     yield _gauge(
         "lag_offsets",
         "Offsets from the next offset to the high watermark of all partitions, active segments included.",

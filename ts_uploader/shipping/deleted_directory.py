@@ -43,7 +43,7 @@ from ts_uploader.messages.tasks import (
 )
 from ts_uploader.shipping.deleted_task import bases_of, begin_of, done, is_there, lost, pending, why_not_shipped
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tracking.partition_state import overlapping
+from ts_uploader.tracking.shipped_segments import overlapping
 
 log = structlog.get_logger()
 

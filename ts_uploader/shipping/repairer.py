@@ -166,13 +166,7 @@ class Repairer:
         if request.damage is Damage.DAMAGED and name is None:
             return _Found(Outcome.IMPOSSIBLE, "the request names no segment of this partition")
         if request.damage is Damage.DAMAGED and name is not None and is_there:
-            ends = _read_damaged(store, catalog, name)
-            if isinstance(ends, str):
-                return _Found(Outcome.NOTHING_TO_DO, ends)
-            low, high = max(start, name.base), end if ends.stated is None else min(end, ends.stated)
-            if low >= high:
-                return _Found(Outcome.NOTHING_TO_DO, "the object has none of these offsets")
-            return _Lacking(_unread(store, catalog, epochs, name, (low, high), ends.found), name)
+            return _lacking_of_damaged(store, catalog, epochs, name, (start, end))
         if request.damage is Damage.MISSING and name is not None and not is_there and start <= name.base < end:
             return _Lacking(((name.base, name.base + 1),), None)
         missing = still_missing(store, catalog, ((start, end),), epochs)
@@ -193,6 +187,20 @@ class Repairer:
         reasons = [f"offsets [{low}, {high}): {_why(low, high, lowest, done)}" for low, high in left[:_REASONS]]
         outcome = Outcome.IN_PART if held else Outcome.IMPOSSIBLE
         return _Found(outcome, "; ".join(reasons), put, others)
+
+
+def _lacking_of_damaged(
+    store: ObjectStore, catalog: PartitionCatalog, epochs: EpochHistory, name: SegmentName, offsets: tuple[int, int]
+) -> _Lacking | _Found:
+    """Return what cannot be read of a damaged object's part of `[start, end)`."""
+    ends = _read_damaged(store, catalog, name)
+    if isinstance(ends, str):
+        return _Found(Outcome.NOTHING_TO_DO, ends)
+    start, end = offsets
+    low, high = max(start, name.base), end if ends.stated is None else min(end, ends.stated)
+    if low >= high:
+        return _Found(Outcome.NOTHING_TO_DO, "the object has none of these offsets")
+    return _Lacking(_unread(store, catalog, epochs, name, (low, high), ends.found), name)
 
 
 def _catalog(store: ObjectStore, task: Repair) -> PartitionCatalog:

@@ -132,10 +132,9 @@ def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: O
         with closing(open_with(options)) as store:
             return _refusal(store)
 
-    groups = [(names, missing) for names, missing in _GROUPS if storing.changed.intersection(names)]
     accepted: tuple[str, ...] = ()
     errors: dict[tuple[str, ...], TieredStorageError] = {}
-    waiting = groups
+    waiting = [(names, missing) for names, missing in _GROUPS if storing.changed.intersection(names)]
     while waiting:
         # A bucket's policy may require an option, so the store may accept a rejected group together with another.
         errors = {names: error for names, _ in waiting if (error := refused_with((*accepted, *names))) is not None}
@@ -144,12 +143,17 @@ def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: O
         accepted += tuple(name for names, _ in waiting if names not in errors for name in names)
         waiting = [(names, missing) for names, missing in waiting if names in errors]
     if not waiting or (not accepted and refused_with(()) is not None):
-        if isinstance(whole, StaleStateError):
-            raise StoreUnavailable(f"{endpoint.location} accepts no object at this moment: {whole}") from whole
-        if isinstance(whole, AccessDenied):  # the caller retries it
-            raise whole
-        return [f"{endpoint.location}: {whole}" if endpoint.location not in str(whole) else str(whole)]
+        return [_rejects_all(endpoint, whole)]
     return [_rejected(endpoint, names, errors[names], missing) for names, missing in waiting]
+
+
+def _rejects_all(endpoint: Endpoint, whole: TieredStorageError) -> str:
+    """Return a sentence about a store that rejects every object; raise as `_refused_options`."""
+    if isinstance(whole, StaleStateError):
+        raise StoreUnavailable(f"{endpoint.location} accepts no object at this moment: {whole}") from whole
+    if isinstance(whole, AccessDenied):  # the caller retries it
+        raise whole
+    return f"{endpoint.location}: {whole}" if endpoint.location not in str(whole) else str(whole)
 
 
 def _rejected(endpoint: Endpoint, names: tuple[str, ...], error: TieredStorageError, missing: str) -> str:

@@ -7,15 +7,15 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 
 from ts_common.archive.commit import Commit
-from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import FileState, Leadership, Listing
 from ts_uploader.messages.results import Hanging
-from ts_uploader.messages.tasks import Position, Shipped
+from ts_uploader.messages.tasks import Position, Ship, Shipped
 from ts_uploader.tracking.high_watermarks import Counted, Counting
 from ts_uploader.tracking.live_directories import Rivals
 from ts_uploader.tracking.retries import Retries
+from ts_uploader.tracking.shipped_segments import counts, follows, overlapping
 
 # A late write of a Java uploader arrives soon or never, so each interval between two checks is twice the one before.
 _FIRST_JAVA_CHECK_SECONDS = 30.0
@@ -214,14 +214,10 @@ class PartitionState:
             self.last_own_commit = position.commit
         listing = self.listing or self.last_listing
         for base, done in list(self.shipped.items()):
-            # With the same run and directory, a new upload would be identical. The commit logs why it rejects it.
-            is_unchanged = listing is not None and listing.stamp == done.stamp
-            is_as_good = is_unchanged and (done.run, done.run_end) == (position.epochs, position.next_offset)
-            follows = is_as_good or _continues(done, position)
-            if done.end <= position.next_offset or not _counts(done, position) or not follows:
+            if done.end <= position.next_offset or not counts(done, position) or not follows(done, position, listing):
                 del self.shipped[base]
         for base, done in list(self.shipped_into_gaps.items()):
-            if not overlapping(position.gaps, base, done.end) or not _counts(done, position):
+            if not overlapping(position.gaps, base, done.end) or not counts(done, position):
                 del self.shipped_into_gaps[base]
 
     def expect_java_commits(self) -> None:
@@ -307,7 +303,7 @@ class PartitionState:
         If the commit began a new lineage meanwhile, the segment may need another name. Then it is shipped again.
         """
         position = self.position
-        if position is not None and not _counts(done, position):
+        if position is not None and not counts(done, position):
             return
         if position is None or done.next_base > position.next_offset:
             self.shipped[done.base] = done
@@ -340,6 +336,30 @@ class PartitionState:
         if base in self.renamed_by_retention or base >= listing.bases[0] or base not in self.hanging:
             return None
         return self.hanging[base].state
+
+    def ship(
+        self,
+        leadership: Leadership,
+        listing: Listing,
+        position: Position,
+        segment: tuple[int, int],
+        gaps: tuple[tuple[int, int], ...],
+    ) -> Ship:
+        """Return the task to ship the segment `(base, next base)`, into these recorded gaps or to continue the run."""
+        return Ship(
+            self.partition,
+            self.generation,
+            leadership,
+            position.keys,
+            listing,
+            *segment,
+            position.epochs,
+            position.next_offset,
+            seen=self.saw(*segment),
+            hangs=self.hangs(segment[0], listing),
+            variants_below=position.lineage.highest if position.lineage is not None else 0,
+            gaps=gaps,
+        )
 
     def covers(self, listing: Listing, offset: int) -> bool:
         """Whether a segment on this broker, closed or active, is the one for `offset`."""
@@ -375,27 +395,3 @@ def _following(bases: tuple[int, ...], base: int) -> int | None:
     """Return the base after this one; None if it is missing or the last."""
     index = bisect_left(bases, base)
     return bases[index + 1] if index + 1 < len(bases) and bases[index] == base else None
-
-
-def _counts(done: Shipped, position: Position) -> bool:
-    """Whether a shipped segment has a name that the commit's lineage allows.
-
-    A new lineage can begin while segments are shipped: the commit was lost, or a Java uploader replaced it. A deletion
-    plan of an earlier lineage can still name plain objects below the lineage's `highest`.
-    """
-    lineage = position.lineage
-    return lineage is None or done.base >= lineage.highest or done.base < done.variants_below
-
-
-def _continues(done: Shipped, position: Position) -> bool:
-    """Whether the epochs of a shipped segment can follow those of the run.
-
-    The epochs of a segment that compaction emptied were derived from a shorter run. Then it is shipped again.
-    """
-    continued = position.epochs.continued(EpochHistory.of_batches(done.epochs), position.next_offset)
-    return continued.agrees_with(done.epochs, done.base, done.end)
-
-
-def overlapping(ranges: tuple[tuple[int, int], ...], start: int, end: int) -> bool:
-    """Whether any of these ranges and `[start, end)` have an offset in common."""
-    return any(low < end and start < high for low, high in ranges)

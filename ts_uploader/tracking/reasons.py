@@ -35,8 +35,7 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
         return missing
     trouble = state.retries.trouble(base for base, _ in unshipped)
     failing = None if trouble is None else trouble.wait()
-    uncovered = state.position is not None and not state.covers(listing, state.position.next_offset)
-    if uncovered or state.gap_seen_at is not None:
+    if _has_gap(state, listing):
         explains = failing is not None and failing.reason in {WaitReason.COMMIT, WaitReason.GAP}
         return failing if explains else _gap(state, listing)
     if unshipped and state.has_lost_its_tail(unshipped[0][0], state.last_next_offset or 0):
@@ -97,6 +96,11 @@ def _missing_epoch(leadership: Leadership, listing: Listing) -> Wait | None:
     return Wait(
         WaitReason.EPOCH, f"leader epoch {leadership.epoch} in the broker's leader-epoch-checkpoint, which {ends}"
     )
+
+
+def _has_gap(state: PartitionState, listing: Listing) -> bool:
+    uncovered = state.position is not None and not state.covers(listing, state.position.next_offset)
+    return uncovered or state.gap_seen_at is not None
 
 
 def _gap(state: PartitionState, listing: Listing) -> Wait:

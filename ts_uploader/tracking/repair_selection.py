@@ -7,10 +7,12 @@ during a commit.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ts_uploader.messages.observations import Leadership, Listing
 from ts_uploader.messages.tasks import AnyTask, Position, Repair, Ship
 from ts_uploader.tracking.partition_state import PartitionState
+from ts_uploader.tracking.shipped_segments import overlapping
 
 
 def select_repair(
@@ -64,7 +66,6 @@ def _segments(
         return ()
     if end > listing.bases[-1]:  # in the active segment, which another leader closed earlier
         return None
-    highest = position.lineage.highest if position.lineage is not None else 0
     segments = []
     for base, next_base in state.segments_from(listing, start):
         if base >= end:
@@ -73,21 +74,7 @@ def _segments(
             return None
         if next_base > position.next_offset and base not in state.shipped:
             return None  # it is shipped first, so that no number of requests delays that
-        segments.append(
-            Ship(
-                state.partition,
-                state.generation,
-                leadership,
-                position.keys,
-                listing,
-                base,
-                next_base,
-                position.epochs,
-                position.next_offset,
-                seen=state.saw(base, next_base),
-                hangs=state.hangs(base, listing),
-                variants_below=max(highest, position.log_start),
-                gaps=tuple(gap for gap in position.gaps if gap[0] < next_base and base < gap[1]),
-            )
-        )
+        gaps = tuple(gap for gap in position.gaps if overlapping((gap,), base, next_base))
+        ship = state.ship(leadership, listing, position, (base, next_base), gaps)
+        segments.append(replace(ship, variants_below=max(ship.variants_below, position.log_start)))
     return tuple(segments)

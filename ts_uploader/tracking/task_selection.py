@@ -9,6 +9,8 @@ become a gap, once two whole listings a checkpoint interval apart agree. If this
 the agent fills the gap (protocol rule 10). `repair_selection` selects the answers to requests to repair.
 """
 
+from collections.abc import Mapping
+
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.messages.observations import Leadership, Listing
 from ts_uploader.messages.tasks import (
@@ -19,12 +21,13 @@ from ts_uploader.messages.tasks import (
     Position,
     ReadPosition,
     Rescan,
-    Ship,
+    Shipped,
     WriteCommit,
 )
-from ts_uploader.tracking.partition_state import PartitionState, overlapping
+from ts_uploader.tracking.partition_state import PartitionState
 from ts_uploader.tracking.reasons import missing_precondition
 from ts_uploader.tracking.repair_selection import select_repair
+from ts_uploader.tracking.shipped_segments import overlapping
 
 # A partition that is behind keeps the upload threads busy. Thousands of such partitions still share threads and memory.
 SEGMENTS_IN_FLIGHT = 4
@@ -109,33 +112,22 @@ class TaskSelection:
             # The last batch of a closed segment ends at or below the next base, so the next base bounds the coverage.
             if state.high_watermark is None or next_base > state.high_watermark:
                 break
-            if len(state.in_flight) >= self._window:
+            if not self._has_room(state, position, base):
                 break
-            # Segments far above one that keeps failing gain nothing. The failing one itself is always retried.
-            if base > position.next_offset and len(state.shipped) + len(state.retries.held_back) >= 2 * self._window:
-                break
-            if base in state.retries.held_back or base in (state.repairing or ()):
-                continue
-            if base not in state.in_flight and base not in (state.shipped if ahead else state.shipped_into_gaps):
+            if not _is_begun(state, base, state.shipped if ahead else state.shipped_into_gaps):
                 state.in_flight |= {base}
-                tasks.append(
-                    Ship(
-                        state.partition,
-                        state.generation,
-                        leadership,
-                        position.keys,
-                        listing,
-                        base,
-                        next_base,
-                        position.epochs,
-                        position.next_offset,
-                        seen=state.saw(base, next_base),
-                        hangs=state.hangs(base, listing),
-                        variants_below=position.lineage.highest if position.lineage is not None else 0,
-                        gaps=gaps,
-                    )
-                )
+                tasks.append(state.ship(leadership, listing, position, (base, next_base), gaps))
         return tasks
+
+    def _has_room(self, state: PartitionState, position: Position, base: int) -> bool:
+        """Return whether a segment may be shipped in addition to those in flight.
+
+        Segments far above one that keeps failing gain nothing. The failing one itself is always retried.
+        """
+        if len(state.in_flight) >= self._window:
+            return False
+        done = len(state.shipped) + len(state.retries.held_back)
+        return base <= position.next_offset or done < 2 * self._window
 
     def _look_below(
         self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
@@ -211,3 +203,8 @@ class TaskSelection:
                 run = tuple(state.shipped_into_gaps[base] for base in inside)
                 return [FillGap(state.partition, state.generation, leadership, position, listing, gap, run)]
         return []
+
+
+def _is_begun(state: PartitionState, base: int, shipped: Mapping[int, Shipped]) -> bool:
+    """Return whether a segment is in flight, shipped or being repaired, or waits for a listing."""
+    return any(base in each for each in (state.in_flight, shipped, state.retries.held_back, state.repairing or ()))
