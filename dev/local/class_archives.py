@@ -1,6 +1,6 @@
 """Writes the class archives of the local servers (`dev.local.jvm`), once for each set of jars.
 
-Each program runs once and exits: broker, ZooKeeper, the tool that formats KRaft's directories, and the oracle.
+Each program runs once and exits: broker, ZooKeeper and the oracle.
 
 `python -m dev.local.class_archives` does it for both lines of Kafka; it needs half a minute, and `make test` has more
 than a hundred starts of these programs.

@@ -16,10 +16,7 @@ dict and restart. The agent reads that file (`server_properties`).
     KRaftBroker            also controller_port; one without a controller is broker and controller
 """
 
-import subprocess
-import uuid
 from abc import abstractmethod
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,9 +30,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 from dev.local.jars import Line
 from dev.local.jvm import java_command, temporary_files_in
 from dev.local.kafka.controller import Controller
+from dev.local.kafka.storage import format_storage
 from dev.local.kafka.zookeeper import ZooKeeper
 from dev.local.ports import LOOPBACK, free_port
-from dev.local.process import Server, ServerDiedError
+from dev.local.process import Server
 
 # Defaults for tests; each can be overridden. Times are milliseconds.
 DEFAULTS: Mapping[str, str] = {
@@ -212,17 +210,6 @@ class ZooKeeperBroker(Broker):
         self._zookeeper.forget_broker(self.id)
 
 
-def new_cluster_id() -> str:
-    """Return a random id in Kafka's form: a UUID in URL-safe base64 that does not begin with a dash.
-
-    Kafka's own generator avoids the dash too, because a command line would parse such an id as an option.
-    """
-    while True:
-        made = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not made.startswith("-"):
-            return made
-
-
 class KRaftBroker(Broker):
     """A broker in KRaft mode, of Kafka 4.x; without a `controller` it is the cluster's controller too."""
 
@@ -267,16 +254,6 @@ class KRaftBroker(Broker):
         }
 
     def prepare(self) -> None:
-        """Write `server.properties`, and format the log dirs before the first start.
-
-        Raises:
-            ServerDiedError: the storage tool failed; the message has its output.
-        """
+        """Write `server.properties`, and format the log dirs before the first start."""
         super().prepare()
-        if (self.log_dirs[0] / "meta.properties").exists():
-            return
-        arguments = ["format", "--cluster-id", self._format_id, "--config", str(self.server_properties)]
-        command = java_command(self.line, "kafka.tools.StorageTool", arguments)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ServerDiedError(f"{self.name} could not be formatted:\n{done.stdout}{done.stderr}")
+        format_storage(self.line, self._format_id, self.id, self.log_dirs)

@@ -33,8 +33,9 @@ from types import TracebackType
 from typing import Literal, Self
 
 from dev.local.jars import BUILD, Line
-from dev.local.kafka.broker import Broker, KRaftBroker, ZooKeeperBroker, new_cluster_id
+from dev.local.kafka.broker import Broker, KRaftBroker, ZooKeeperBroker
 from dev.local.kafka.controller import Controller
+from dev.local.kafka.storage import new_cluster_id
 from dev.local.kafka.topics import Record, Topics
 from dev.local.kafka.zookeeper import ZooKeeper
 from dev.local.kafka.zookeeper_security import ZooKeeperSecurity

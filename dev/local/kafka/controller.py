@@ -7,14 +7,14 @@ Controller             a Server (start, stop, kill, pause, resume, restart) and
 """
 
 import socket
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from dev.local.jars import Line
 from dev.local.jvm import java_command, temporary_files_in
+from dev.local.kafka.storage import format_storage
 from dev.local.ports import LOOPBACK, free_port
-from dev.local.process import Server, ServerDiedError
+from dev.local.process import Server
 
 
 class Controller(Server):
@@ -59,19 +59,9 @@ class Controller(Server):
         }
 
     def prepare(self) -> None:
-        """Write its file, and format its directory before the first start.
-
-        Raises:
-            ServerDiedError: the storage tool failed; the message has its output.
-        """
+        """Write its file, and format its directory before the first start."""
         self._file.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
-        if (self._data / "meta.properties").exists():
-            return
-        arguments = ["format", "--cluster-id", self._cluster_id, "--config", str(self._file)]
-        command = java_command(self._line, "kafka.tools.StorageTool", arguments)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ServerDiedError(f"{self.name} could not be formatted:\n{done.stdout}{done.stderr}")
+        format_storage(self._line, self._cluster_id, self.id, [self._data])
 
     def command(self) -> list[str]:
         """Return the command of Kafka's main class."""
