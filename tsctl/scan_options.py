@@ -1,13 +1,13 @@
 """Options of the commands that read records: codecs, schemas, bounds, damage, losses and the memory of a batch."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from ts_common.durations import DAY, duration_milliseconds
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import is_topic_name
@@ -46,8 +46,7 @@ WORDING: Final = Wording(
 )
 _VARIABLES: Final = {name: f"TSCTL_REGISTRY_{name.upper()}" for name in ("user", "password", "token")}
 _TOPIC: Final = "topic:"
-_DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,4})(?P<unit>[dh])", re.ASCII)
-_UNITS: Final = {"h": 3_600_000, "d": 86_400_000}
+_MOST_DAYS: Final = 100_000
 
 
 IsolationOption = Annotated[
@@ -196,8 +195,9 @@ def parse_end(option: str, text: str | None, now: int, problems: list[str]) -> i
         now: milliseconds since the epoch; a duration counts from it.
         problems: receives what is neither, or a time that has passed.
     """
-    if text is not None and (match := _DURATION.fullmatch(text)) is not None:
-        return now + int(match["count"]) * _UNITS[match["unit"]]
+    duration = None if text is None else duration_milliseconds(text, {"h", "d"})
+    if duration is not None and 0 < duration < _MOST_DAYS * DAY:
+        return now + duration
     end = parse_time(option, text, problems, also="a duration such as 90d or 12h, or ")
     if end is not None and end <= now:
         problems.append(f"{option}={text}: it has passed; a time in the future is expected")

@@ -5,14 +5,13 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from ts_common.durations import duration_milliseconds
 from ts_common.errors import ConfigurationError
 from ts_common.store.factory import parse_location
 
 _BYTES: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([a-zA-Z]*)\s*")
 _SHARE: Final = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
-_TIME: Final = re.compile(r"\s*([0-9]{1,9})\s*([smhd])\s*")
 
 
 def parse_size(value: Any) -> int:
@@ -28,24 +27,20 @@ def parse_size(value: Any) -> int:
 
 
 def parse_seconds(value: Any) -> int:
-    """Return seconds.
-
-    Raises:
-        ValueError: it is no time.
-    """
-    match = _TIME.fullmatch(_text(value))
-    if match is None:
-        raise ValueError(f"{_shown(value)} is no time; a number with s, m, h or d is expected, as in 90s or 1h")
-    return int(match[1]) * _SECONDS[match[2]]
+    """Return seconds of a time as `parse_milliseconds` reads it."""
+    return parse_milliseconds(value) // 1000
 
 
 def parse_milliseconds(value: Any) -> int:
-    """Return milliseconds of a time as `parse_seconds` reads it.
+    """Return milliseconds.
 
     Raises:
         ValueError: it is no time.
     """
-    return parse_seconds(value) * 1000
+    found = duration_milliseconds(_text(value), {"s", "m", "h", "d"})
+    if found is None:
+        raise ValueError(f"{_shown(value)} is no time; a number with s, m, h or d is expected, as in 90s or 1h")
+    return found
 
 
 def parse_share(value: Any) -> float:

@@ -3,12 +3,12 @@
 Source of the rules: `KafkaMicroBatchStream.delayBatch` in Spark; `rateLimit` is `ts_reader.following.follower`.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
-_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION: Final = re.compile(r"([0-9]+)\s*([a-z]*)")
+from ts_common.durations import duration_milliseconds
+
+_UNITS: Final = ("", "ms", "s", "m", "min", "h", "d")
 _LONGEST_WAIT_MILLISECONDS: Final = 15 * 60_000  # Spark's
 
 
@@ -33,10 +33,10 @@ def parse_duration(text: str) -> int:
     Raises:
         ValueError: the text is not a duration.
     """
-    match = _DURATION.fullmatch(text.lower())
-    if match is None or match[2] not in _UNITS:
+    found = duration_milliseconds(text.lower(), _UNITS)
+    if found is None:
         raise ValueError("a time like 500ms, 30s, 15m or 2h is expected")
-    return int(match[1]) * _UNITS[match[2]]
+    return found
 
 
 class MinOffsetsDelay:

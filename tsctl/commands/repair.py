@@ -1,12 +1,12 @@
 """`tsctl repair`: puts back what an archive has lost, from earlier versions or by the agents."""
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from ts_common.archive.repair_requests import Damage
+from ts_common.durations import duration_milliseconds
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
@@ -32,8 +32,6 @@ from tsctl.verify.run import DepthOption, InFlightOption, RequestsOption, Verify
 from tsctl.verify.segment_check import Depth
 
 _COLUMNS: Final = ("STATUS", "PARTITION", "KIND", "FROM", "TO", "DETAIL", "OBJECTS")
-_TIME: Final = re.compile(r"([0-9]{1,6})([smh])")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def repair(
@@ -89,10 +87,10 @@ def repair(
 
 
 def _seconds(text: str) -> float:
-    match = _TIME.fullmatch(text.strip())
-    if match is None:
+    found = duration_milliseconds(text, {"s", "m", "h"})
+    if found is None:
         raise ConfigurationError(SOURCE, [f"--wait={text}: expected a number with s, m or h, as in 90s or 2m"])
-    return float(int(match[1]) * _SECONDS[match[2]])
+    return found / 1000
 
 
 def _code(results: Sequence[Repaired], others: Sequence[Finding]) -> ExitCode:
