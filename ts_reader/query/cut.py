@@ -148,7 +148,7 @@ def plan_cut(
     newest = {topic.name: topic.directory == topic.incarnations.newest_directory for topic in topics}
     shipped = in_threads(
         lambda view: Shipped(
-            view.partition, view.end, _has_later(store, view, query, moment), newest[view.partition.topic]
+            view.partition, view.end, _is_proven_later(store, view, query, moment), newest[view.partition.topic]
         ),
         views,
         step="completeness",
@@ -163,7 +163,7 @@ def plan_cut(
         ]
     lacking = unproven(shipped, ends, moment)
     if lacking and cut.fails_unproven:
-        raise QueryError(f"{_unproven(lacking, moment)}. {query.wording.despite_unproven}")
+        raise QueryError(f"{_unproven_text(lacking, moment)}. {query.wording.despite_unproven}")
     found = in_threads(lambda view: TransactionsAt(store, view, moment), views, step="transactions")
     by_partition = {view.partition: each for view, each in zip(views, found, strict=True)}
     whole = make_whole(
@@ -173,15 +173,15 @@ def plan_cut(
     )
     return CutPlan(
         {partition: (*each.hidden, *whole.hidden[partition]) for partition, each in by_partition.items()},
-        (*([_unproven(lacking, moment)] if lacking else []), *whole.warnings),
+        (*([_unproven_text(lacking, moment)] if lacking else []), *whole.warnings),
     )
 
 
-def _has_later(store: ObjectStore, view: PartitionView, query: Query, moment: int) -> bool:
+def _is_proven_later(store: ObjectStore, view: PartitionView, query: Query, moment: int) -> bool:
     """Return whether a shipped record of a view proves a moment; read records if metadata does not show it."""
     if view.start == view.end:
         return False
-    if has_later(view, moment):
+    if metadata_proves_later(view, moment):
         return True
     copies, proof = copies_shipped_after(view, moment), moment + CLOCK_MARGIN_MS
     if not any(_may_reach(copy.metadata.time_max, copy.metadata.records, proof) for copy in copies):
@@ -193,7 +193,7 @@ def _may_reach(time_max: int | None, records: int | None, proof: int) -> bool:
     return records is None or (time_max is not None and time_max >= proof)
 
 
-def _unproven(lacking: Sequence[TopicPartition], moment: int) -> str:
+def _unproven_text(lacking: Sequence[TopicPartition], moment: int) -> str:
     listed = some(map(str, lacking), _MAX_LISTED)
     return (
         f"cut at {time_text(moment)}: records up to then can be missing in {listed}: no shipped record is five minutes "
@@ -237,7 +237,7 @@ def unproven(shipped: Iterable[Shipped], ends: Sequence[Ends], moment: int) -> t
     return tuple(sorted(lacking))
 
 
-def has_later(view: PartitionView, moment: int) -> bool:
+def metadata_proves_later(view: PartitionView, moment: int) -> bool:
     """Return whether the metadata of segments proves a record or a marker `CLOCK_MARGIN_MS` later than a moment.
 
     Args:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ts_common.errors import BatchTooLarge
 from ts_common.printable import printable
-from ts_reader.schemas.cells import Cells
+from ts_reader.schemas.cell_counts import Cells
 from ts_reader.schemas.contract import Decoded
 from ts_reader.schemas.limits import (
     BYTES_AT_ONCE,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_reader.schemas.bundle import Bundle, load_bundle
-from ts_reader.schemas.cells import Cells
+from ts_reader.schemas.cell_counts import Cells
 from ts_reader.schemas.contract import Codec, Decoded, Part
 from ts_reader.schemas.formats import Format, Read
 from ts_reader.schemas.framing import frame_of, header_name, last_header

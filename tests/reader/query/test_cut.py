@@ -16,7 +16,7 @@ from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_reader.query.cut import Shipped, Whole, has_later, make_whole, unproven
+from ts_reader.query.cut import Shipped, Whole, make_whole, metadata_proves_later, unproven
 from ts_reader.query.plan_query import QueryPlan, plan_query
 from ts_reader.query.query import Cut, Offsets, Query, Subscription, View
 from ts_reader.query.read_split import read_split
@@ -306,22 +306,22 @@ def test_a_segment_that_was_shipped_before_the_moment_proves_nothing(archive: Ma
     archive.put_segment("t", 0, batches((0, 10), time=LATER))
     archive.commit("t", 10)
     view = view_of(archive)
-    assert has_later(view, NOON)
-    assert has_later(view, NOON + 9)
-    assert not has_later(view, NOON + 10)
-    assert has_later(shipped_at(view, LATER), NOON)
-    assert not has_later(shipped_at(view, LATER - 1), NOON)
+    assert metadata_proves_later(view, NOON)
+    assert metadata_proves_later(view, NOON + 9)
+    assert not metadata_proves_later(view, NOON + 10)
+    assert metadata_proves_later(shipped_at(view, LATER), NOON)
+    assert not metadata_proves_later(shipped_at(view, LATER - 1), NOON)
 
 
 def test_the_greatest_timestamp_of_a_segment_counts_if_all_of_it_is_in_the_view(archive: MadeArchive) -> None:
     """A dead tail and offsets above the next one can have that timestamp."""
     archive.put_segment("t", 0, batches((0, 10), epoch=1, time=LATER - 10) + batches((10, 20), epoch=2, time=LATER))
     archive.commit("t", 20, epochs=[(1, 0), (2, 10)])
-    assert has_later(view_of(archive), NOON)
+    assert metadata_proves_later(view_of(archive), NOON)
     archive.commit("t", 20, epochs=[(1, 0), (3, 10)])
-    assert not has_later(view_of(archive), NOON)
+    assert not metadata_proves_later(view_of(archive), NOON)
     archive.commit("t", 15, epochs=[(1, 0), (2, 10)])
-    assert not has_later(view_of(archive), NOON)
+    assert not metadata_proves_later(view_of(archive), NOON)
 
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

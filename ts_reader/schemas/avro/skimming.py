@@ -5,7 +5,7 @@ from typing import Final
 from ts_common.wording import counted
 from ts_reader.schemas.avro.arrow_types import not_null
 from ts_reader.schemas.avro.nodes import Node
-from ts_reader.schemas.cells import too_many_cells
+from ts_reader.schemas.cell_counts import too_many_cells
 from ts_reader.schemas.limits import MAX_CELLS, MAX_DEPTH, STRUCT_CELLS
 
 _FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}

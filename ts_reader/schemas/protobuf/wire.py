@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from ts_common.wording import counted
-from ts_reader.schemas.cells import too_many_cells
+from ts_reader.schemas.cell_counts import too_many_cells
 from ts_reader.schemas.limits import MAX_CELLS, STRUCT_CELLS
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _END, _FIXED32 = range(6)

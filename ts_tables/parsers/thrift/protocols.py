@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from ts_common.wording import counted
-from ts_reader.schemas.cells import too_many_cells
+from ts_reader.schemas.cell_counts import too_many_cells
 from ts_reader.schemas.limits import MAX_CELLS
 
 MOST_LEVELS: Final = 64  # of a field that the IDL does not have
@@ -111,7 +111,7 @@ class WireReader(ABC):
         """Return the types of the keys and the values of a map, and their number; they follow in turn."""
 
     def spend(self, cells: int) -> None:
-        """Count cells, as of `ts_reader.schemas.cells`, before they are made; raise ValueError if they are too many."""
+        """Count cells (`ts_reader.schemas.cell_counts`) before they are made; raise ValueError if they are too many."""
         self._cells -= cells
         if self._cells < 0:
             raise too_many_cells()

@@ -49,7 +49,7 @@ class ThriftType(ABC):
 
     @property
     def cells(self) -> int:
-        """The cells of one value, as of `ts_reader.schemas.cells`, without those of items."""
+        """The cells of one value, as of `ts_reader.schemas.cell_counts`, without those of items."""
         return 1
 
     @abstractmethod
