@@ -180,27 +180,35 @@ class EpochHistory:
                 return end
         ends = [first for _, first in starts[1:]] + [end]
         stretches = [(epoch, first, last) for (epoch, first), last in zip(starts, ends, strict=True)]
+        start = self._agreed_to(stretches, start)
+        for epoch, first, last in stretches:
+            if epoch != NO_EPOCH and start < last:
+                dead = self._dead_from(epoch, max(first, start), last)
+                if dead is not None:
+                    return dead
+        return end
+
+    def _agreed_to(self, stretches: Iterable[tuple[int, int, int]], start: int) -> int:
+        """Return the offset after the last one that agrees; `start` without one."""
         for epoch, first, last in stretches:
             begun, ended = self._stretch(epoch)
             if max(first, begun) < min(last, ended):
                 start = max(start, last if last <= ended else int(ended))
-        for epoch, first, last in stretches:
-            if epoch == NO_EPOCH or last <= start:
-                continue
-            begin = max(first, start)
-            index = bisect_right(self.pairs, begin, key=itemgetter(1))
-            offset = begin
-            while True:
-                if not index:  # below the list, a batch of a later epoch than its first is dead
-                    if self.pairs and epoch > self.pairs[0][0] != NO_EPOCH:
-                        return offset
-                elif self.pairs[index - 1][0] not in {NO_EPOCH, epoch}:
+        return start
+
+    def _dead_from(self, epoch: int, offset: int, last: int) -> int | None:
+        """Return where batches of an epoch in `[offset, last)` are dead from, by this list; None if they are live."""
+        index = bisect_right(self.pairs, offset, key=itemgetter(1))
+        while True:
+            if not index:  # below the list, a batch of a later epoch than its first is dead
+                if self.pairs and epoch > self.pairs[0][0] != NO_EPOCH:
                     return offset
-                if index == len(self.pairs) or self.pairs[index][1] >= last:
-                    break
-                offset = self.pairs[index][1]
-                index += 1
-        return end
+            elif self.pairs[index - 1][0] not in {NO_EPOCH, epoch}:
+                return offset
+            if index == len(self.pairs) or self.pairs[index][1] >= last:
+                return None
+            offset = self.pairs[index][1]
+            index += 1
 
     def _stretch(self, epoch: int) -> tuple[float, float]:
         """Return the offsets `[start, end)` that an epoch wrote by this list; an empty range if it lacks the epoch."""

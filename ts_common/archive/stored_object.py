@@ -298,14 +298,8 @@ def kind_of(hint: Any) -> FieldKind:
         return next(own, None) or kind_of(arguments[0])
     if NoneType in arguments:
         return _optional(kind_of(next(each for each in arguments if each is not NoneType)))
-    if origin is tuple and arguments[-1] is ...:
-        each = kind_of(arguments[0])
-        return FieldKind(
-            lambda value: tuple([each.decode(one) for one in rows(value)]),
-            lambda value: [each.encode(one) for one in value],
-        )
     if origin is tuple:
-        return _row(arguments, lambda *values: values, _same)
+        return _rows(arguments[0]) if arguments[-1] is ... else _row(arguments, lambda *values: values, _same)
     if origin is Mapping:
         return _mapping(*map(kind_of, arguments))
     if issubclass(hint, StrEnum):
@@ -320,6 +314,15 @@ def _optional(kind: FieldKind) -> FieldKind:
     return FieldKind(
         lambda value: None if value is None else kind.decode(value),
         lambda value: None if value is None else kind.encode(value),
+    )
+
+
+def _rows(hint: Any) -> FieldKind:
+    """Return the kind of an array of any number of values."""
+    each = kind_of(hint)
+    return FieldKind(
+        lambda value: tuple([each.decode(one) for one in rows(value)]),
+        lambda value: [each.encode(one) for one in value],
     )
 
 

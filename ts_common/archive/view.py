@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
-from ts_common.archive.commit import Commit, Lineage
+from ts_common.archive.commit import Commit, ForeignCommit, Lineage
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
@@ -130,20 +130,35 @@ def open_view(
         lineage = catalog.commit.lineage
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-    else:  # it names a segment but no end; if that segment is missing, at least its base is
-        end = catalog.commit.highest_base + 1
+    else:
         epochs = living_line(described)
-        end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
+        end = _foreign_end(catalog.commit, epochs, copies)
     _check_removed(store, keys, removed, start, unite(copies, epochs, start, end, catalog.gaps) if removed else ())
-    warning = None
-    if catalog.log_start is None and catalog.segments and isinstance(catalog.commit, Commit):
-        # Agents write `log.start` before the first commit, and again when they next read the position.
-        warning = f"{keys.partition}: {keys.log_start} is missing; the view begins at the first stored segment"
     if not catalog.segments and catalog.log_start is None:
         # Without segments and `log.start`, only the commit has the beginning of the archive.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
     retired = tuple(copy for copy in described if copy.end <= start)
-    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning, retired, lineage)
+    return PartitionView(
+        keys, start, max(start, end), epochs, copies, catalog.gaps, stable, _warning(catalog), retired, lineage
+    )
+
+
+def _warning(catalog: PartitionCatalog) -> str | None:
+    """Return a sentence if `log.start` is missing; None if it is there, or a Java uploader wrote none."""
+    if catalog.log_start is not None or not catalog.segments or not isinstance(catalog.commit, Commit):
+        return None
+    # Agents write `log.start` before the first commit, and again when they next read the position.
+    keys = catalog.keys
+    return f"{keys.partition}: {keys.log_start} is missing; the view begins at the first stored segment"
+
+
+def _foreign_end(commit: ForeignCommit, epochs: EpochHistory, copies: Iterable[SegmentCopy]) -> int:
+    """Return the end of a foreign commit's view: it names a segment but no end.
+
+    If that segment is missing, at least its base is in the view.
+    """
+    ends = (epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)
+    return max([commit.highest_base + 1, *ends])
 
 
 def without_commit(catalog: PartitionCatalog, state: CommitState) -> str | None:

@@ -6,7 +6,7 @@ other key is accepted with a warning (`ts_common.config.java_keys`).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -312,11 +312,37 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     """
     problems: list[str] = []
     warnings: list[str] = []
-    known: dict[str, Any] = {}
     storage = {key: value.strip() for key, value in properties.items() if key.startswith(PREFIX)}
     parse_options(options_of(storage), PREFIX, problems)
     zookeeper = zookeeper_options.options_of(properties, problems)
     collection = {key: value.strip() for key, value in properties.items() if is_of_collection(key)}
+    known = _known(properties, storage, problems, warnings)
+    config = None
+    try:
+        config = ClusterConfig.model_validate(
+            {**known, "storage": storage, "zookeeper": zookeeper, "java_collection": collection}
+        )
+    except ValidationError as error:
+        for problem in error.errors():
+            key = str(problem["loc"][0])
+            message = problem["msg"].removeprefix("Value error, ")
+            problems.append(f"{key}={known.get(key, '')}: {message[0].lower()}{message[1:]}")
+    if config is None or problems:
+        raise ConfigurationError(source, sorted(problems))
+    return config, tuple(warnings)
+
+
+def _known(
+    properties: Mapping[str, str], storage: Container[str], problems: list[str], warnings: list[str]
+) -> dict[str, Any]:
+    """Return the values of the agent's keys, with those of a reporter and of Kafka's client by name.
+
+    Args:
+        storage: the keys of options of stores, which are checked elsewhere.
+        problems: receives unknown keys.
+        warnings: receives keys of the Java uploader that have no effect.
+    """
+    known: dict[str, Any] = {}
     for key, untrimmed in properties.items():
         value = untrimmed.strip()
         if key == f"{REPORTER}class" and (java_class := find_java_key(f"{key}={value}")) is not None:
@@ -335,16 +361,4 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
             warnings.append(f"{key} has no effect on the agent: {java_key.reason}")
         else:
             problems.append(f"{key}={value}: this class is unsupported; remove the key: {java_key.reason}")
-    config = None
-    try:
-        config = ClusterConfig.model_validate(
-            {**known, "storage": storage, "zookeeper": zookeeper, "java_collection": collection}
-        )
-    except ValidationError as error:
-        for problem in error.errors():
-            key = str(problem["loc"][0])
-            message = problem["msg"].removeprefix("Value error, ")
-            problems.append(f"{key}={known.get(key, '')}: {message[0].lower()}{message[1:]}")
-    if config is None or problems:
-        raise ConfigurationError(source, sorted(problems))
-    return config, tuple(warnings)
+    return known

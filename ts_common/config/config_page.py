@@ -76,10 +76,11 @@ def _type_of(name: str, info: FieldInfo) -> str:
         return "patterns"
     if info.annotation == tuple[str, ...]:
         return "host names"
-    if kind not in {int, float}:
-        return "text"
+    return _number(name, info, "whole number" if kind is int else "number") if kind in {int, float} else "text"
+
+
+def _number(name: str, info: FieldInfo, text: str) -> str:
     bounds = dict(bound for each in info.metadata for bound in _bounds(each))
-    text = "whole number" if kind is int else "number"
     for bound, words in (("ge", "from"), ("gt", "above"), ("le", "to")):
         if bound in bounds:
             text += f" {words} {bounds[bound]}"

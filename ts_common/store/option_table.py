@@ -1,7 +1,7 @@
 """The options of S3 by the names that files use: one model reads them, checks them and fills the reference page."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
@@ -73,6 +73,11 @@ def _tags(value: object) -> tuple[tuple[str, str], ...]:
         named = list(value.items())
     else:
         raise ValueError('expected name=value,name=value; in JSON {"name": "value"}')
+    _check_tags(named)
+    return tuple(sorted(named))
+
+
+def _check_tags(named: Sequence[tuple[str, str]]) -> None:
     if len(named) > _MOST_TAGS or len(dict(named)) != len(named):
         raise ValueError(f"S3 accepts at most {_MOST_TAGS} tags, and each name once")
     for name, text in named:
@@ -81,7 +86,6 @@ def _tags(value: object) -> tuple[tuple[str, str], ...]:
                              f"a value has at most {_TAG_VALUE}")  # fmt: skip
         if not (_TAG_TEXT.fullmatch(name) and _TAG_TEXT.fullmatch(text)):
             raise ValueError(f"tag {name!r}: S3 accepts letters, digits, spaces and + - = . _ : / @")
-    return tuple(sorted(named))
 
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -205,6 +209,13 @@ def options_of(properties: Mapping[str, str]) -> dict[str, object]:
     return {key.removeprefix(PREFIX): value for key, value in properties.items() if key.startswith(PREFIX)}
 
 
+_NEEDED: Final = {
+    "external.id": "role.arn",
+    "role.session.name": "role.arn",
+    "client.key": "client.certificate",
+}
+
+
 def _conflicts(options: StorageOptions, given: Mapping[str, object]) -> Iterator[str]:
     """Yield a sentence for each option that has no effect with the others."""
     connection, storing = options.connection, options.storing
@@ -213,11 +224,9 @@ def _conflicts(options: StorageOptions, given: Mapping[str, object]) -> Iterator
         yield _needs("kms.key.id", "server.side.encryption=aws:kms or aws:kms:dsse", encryption)
     if storing.bucket_key_enabled and encryption is not Encryption.SSE_KMS:
         yield _needs("bucket.key.enabled", "server.side.encryption=aws:kms", encryption)
-    for name in ("external.id", "role.session.name"):
-        if name in given and "role.arn" not in given:
-            yield f"{name}: it needs role.arn, which is not set; drop it or set role.arn"
-    if connection.client_key is not None and "client.certificate" not in given:
-        yield "client.key: it needs client.certificate, which is not set; drop it or set client.certificate"
+    for name, other in _NEEDED.items():
+        if name in given and other not in given:
+            yield f"{name}: it needs {other}, which is not set; drop it or set {other}"
     if connection.ca_bundle is not None and not connection.tls_verify:
         yield "ca.bundle: tls.verify=insecure checks no certificate; drop one of the two"
     if (connection.endpoint_url or "").startswith("http:"):

@@ -113,12 +113,7 @@ def account_of(environment: Mapping[str, str]) -> Account:
     """
     connection = environment.get("AZURE_STORAGE_CONNECTION_STRING", "")
     if connection:
-        parts = {name: value for name, _, value in (part.partition("=") for part in connection.split(";")) if value}
-        name, key, sas = (parts.get(each, "") for each in ("AccountName", "AccountKey", "SharedAccessSignature"))
-        suffix = parts.get("EndpointSuffix", "core.windows.net")
-        protocol = parts.get("DefaultEndpointsProtocol", "https")
-        endpoint = parts.get("BlobEndpoint") or (f"{protocol}://{name}.blob.{suffix}" if name else "")
-        name = name or (urlsplit(endpoint).hostname or "").partition(".")[0]
+        name, key, sas, endpoint = _parse_connection(connection)
     else:
         names = ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")
         name, key, sas = (environment.get(each, "") for each in names)
@@ -134,6 +129,16 @@ def account_of(environment: Mapping[str, str]) -> Account:
         except binascii.Error as error:
             raise ConfigurationError(SOURCE, [f"the key of account {name} is not base64: copy it again"]) from error
     return found if sas else replace(found, token=entra_tokens(name, _GIVE))
+
+
+def _parse_connection(connection: str) -> tuple[str, str, str, str]:
+    """Return name, key, SAS and blob endpoint of a connection string; each empty if it lacks them."""
+    parts = {name: value for name, _, value in (part.partition("=") for part in connection.split(";")) if value}
+    name, key, sas = (parts.get(each, "") for each in ("AccountName", "AccountKey", "SharedAccessSignature"))
+    suffix = parts.get("EndpointSuffix", "core.windows.net")
+    protocol = parts.get("DefaultEndpointsProtocol", "https")
+    endpoint = parts.get("BlobEndpoint") or (f"{protocol}://{name}.blob.{suffix}" if name else "")
+    return name or (urlsplit(endpoint).hostname or "").partition(".")[0], key, sas, endpoint
 
 
 def _to_sign(name: str, request: Request, headers: Mapping[str, str]) -> str:

@@ -176,19 +176,23 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
         )
     if isinstance(error, CREDENTIALS):
         return AccessDenied(f"{failed}: no credentials: {error}; {GIVE_CREDENTIALS}")
-    if isinstance(error, sdk.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return OperatorError(
-            f"{failed}: {error}; set AWS_CA_BUNDLE or storage.service.endpoint.s3.ca.bundle to the authority that "
-            "signed the certificate"
-        )
-    if isinstance(error, sdk.SSLError) and any(alert in str(error) for alert in CERTIFICATE_ALERTS):
-        return OperatorError(
-            f"{failed}: {error}; the server requires a client certificate: set "
-            "storage.service.endpoint.s3.client.certificate to one that it accepts"
-        )
+    if isinstance(error, sdk.SSLError) and (way_out := _certificate(str(error))) is not None:
+        return OperatorError(f"{failed}: {error}; {way_out}")
     if isinstance(error, NO_ANSWER):
         return call.no_answer(f"{failed}: no response: {error}")
     return OperatorError(f"{failed}: the SDK rejects the request: {error}")
+
+
+def _certificate(reason: str) -> str | None:
+    """Return what to do about a certificate that either side rejects; None for another failure of TLS."""
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return "set AWS_CA_BUNDLE or storage.service.endpoint.s3.ca.bundle to the authority that signed the certificate"
+    if any(alert in reason for alert in CERTIFICATE_ALERTS):
+        return (
+            "the server requires a client certificate: set storage.service.endpoint.s3.client.certificate to one that "
+            "it accepts"
+        )
+    return None
 
 
 def _too_deep(call: Call) -> TieredStorageError:
@@ -240,21 +244,9 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     skew = skew_of(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
     if code == _SKEWED or (status in {401, 403} and is_refused_skew(skew)):  # a response to HEAD has only its date
         return WrongClock(f"{failed}; {set_the_clock(skew)}")  # the store did not start the request
-    if error.operation_name == ASSUME_ROLE:  # precedes the request, which was not sent
-        if status >= 500 or BY_CODE.get(code) is StoreThrottled:
-            return StoreUnavailable(f"{failed}: no role for {call.target}")
-        return AccessDenied(f"{failed}; {WAY_OUT.get(code, CHECK_ROLE)}")
-    if code in UNDECIDED_CODES or status in UNDECIDED_STATUS:
-        return call.no_answer(failed)
-    kind = BY_CODE.get(code) or BY_STATUS.get(status)
-    if status == 404 and call.operation == "HeadBucket":
-        kind = BucketMissing
-    if kind is None and status == 503 and not call.writes:
-        kind = StoreThrottled  # a response to HEAD has no body with the code
-    if kind is None and status >= 500:
-        return call.no_answer(failed)
-    if kind is StoreThrottled and call.copies and status == _EMBEDDED:
-        return call.no_answer(failed)  # S3 had begun the copy
+    if error.operation_name == ASSUME_ROLE:
+        return _without_role(failed, code, status, call)
+    kind = _kind_of(code, status, call)
     if kind is ObjectNotFound and call.writes and not call.copies:
         # S3 answers so if the object of an If-Match does not exist.
         return PreconditionFailed(failed)
@@ -264,10 +256,31 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
         return BucketMissing(f"{failed}; {CHECK_BUCKET}")
     if kind is ObjectFrozen:
         return ObjectFrozen(f"{failed}; {_frozen(error)}; {WAY_OUT_OF_ICE}")
-    if kind is None or kind is OperatorError:
+    if kind is OperatorError:
         way_out = _TOO_LARGE if call.copies and code == "InvalidRequest" else WAY_OUT.get(code, _IN_VAIN)
         return OperatorError(f"{failed}; {way_out}")
     return kind(failed)
+
+
+def _without_role(failed: str, code: str, status: int, call: Call) -> TieredStorageError:
+    """Return the error if STS gave no role: that precedes the request, which was not sent."""
+    if status >= 500 or BY_CODE.get(code) is StoreThrottled:
+        return StoreUnavailable(f"{failed}: no role for {call.target}")
+    return AccessDenied(f"{failed}; {WAY_OUT.get(code, CHECK_ROLE)}")
+
+
+def _kind_of(code: str, status: int, call: Call) -> type[TieredStorageError]:
+    """Return the error for a code and a status."""
+    if code in UNDECIDED_CODES or status in UNDECIDED_STATUS:
+        return call.no_answer
+    kind = BY_CODE.get(code) or BY_STATUS.get(status)
+    if status == 404 and call.operation == "HeadBucket":
+        return BucketMissing
+    if kind is None and status >= 500:  # a response to HEAD has no body with the code
+        return StoreThrottled if status == 503 and not call.writes else call.no_answer
+    if kind is StoreThrottled and call.copies and status == _EMBEDDED:
+        return call.no_answer  # S3 had begun the copy
+    return kind or OperatorError
 
 
 def is_without_reason(error: TieredStorageError) -> bool:

@@ -104,15 +104,19 @@ def parse_listing(body: bytes) -> dict[str, Any]:
         elif name in _TEXTS:
             parsed[name] = element.text or ""
     if parsed.pop("EncodingType", None) == "url":  # the SDK would decode each name
-        for entry in contents:
-            if "%" in entry["Key"] or "+" in entry["Key"]:
-                entry["Key"] = unquote_plus(entry["Key"])
-        directories = [{"Prefix": unquote_plus(entry["Prefix"])} for entry in directories]
+        _decode(contents, "Key")
+        _decode(directories, "Prefix")
     if contents:
         parsed["Contents"] = contents
     if directories:
         parsed["CommonPrefixes"] = directories
     return parsed
+
+
+def _decode(entries: list[dict[str, Any]], field: str) -> None:
+    for entry in entries:
+        if "%" in entry[field] or "+" in entry[field]:
+            entry[field] = unquote_plus(entry[field])
 
 
 def check_deleted(body: bytes) -> None:
