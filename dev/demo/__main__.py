@@ -1,5 +1,7 @@
 """`python -m dev.demo`: the size from DEMO_RECORDS, signals, the exit status.
 
+With DEMO_KEEP=1 the store and the endpoint stay until Enter, and a command for each door is printed.
+
     0      every record below the next offset was read back unchanged, and at least 99 % were shipped
     1      a part failed; the message names it
     2      DEMO_RECORDS is malformed

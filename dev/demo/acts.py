@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from confluent_kafka import KafkaException
 
 from dev.demo.answers import DemoFailedError, tell_answer
+from dev.demo.doors import Doors, Endpoint
 from dev.demo.ending import raise_if_ended
 from dev.demo.journal import Journal
 from dev.demo.producing import CODECS, close_segments, produce
@@ -75,6 +76,7 @@ def tell(records: int) -> int:
             journal.close()
             _delete_the_broker(screen, cluster, agent)
             _ask_spark(screen, cluster, journal, shipped, day)
+            _open_doors(screen, cluster, journal, shipped, day, running)
             _what_next(screen)
     except KeyboardInterrupt:
         shutil.rmtree(cluster.logs, ignore_errors=True)
@@ -213,6 +215,65 @@ def _ask_spark(screen: Screen, cluster: LocalCluster, journal: Journal, shipped:
             tell_answer(screen, question, facts)
     if "comparison" not in answered:
         raise QueryFailedError(f"the Spark program ended without comparing; it answered {sorted(answered)}")
+
+
+def _open_doors(
+    screen: Screen,
+    cluster: LocalCluster,
+    journal: Journal,
+    shipped: dict[int, Shipped],
+    day: Day,
+    running: ExitStack,
+) -> None:
+    doors = Doors(
+        screen=screen,
+        directory=cluster.directory,
+        logs=cluster.logs,
+        config=cluster.directory / "conf",
+        location=LOCATION,
+        cluster=CLUSTER,
+        topic=TOPIC,
+        next_offsets=[shipped[number].next_offset for number in range(PARTITIONS)],
+        journal=journal.directory,
+    )
+    screen.section("SQL reads it, by DuckDB in one process", "sql")
+    with screen.waiting("DuckDB works"):
+        doors.sql()
+    screen.section("A table of Parquet files is made of it, each record once", "table")
+    with screen.waiting("the table is made"):
+        doors.table()
+    screen.section("A Kafka client reads it, from an endpoint without a broker", "client")
+    endpoint = Endpoint(cluster.directory / "endpoint", cluster.logs, doors.config)
+    running.callback(endpoint.kill)
+    with screen.waiting("the endpoint starts"):
+        endpoint.start()
+    noon = day.start_ms + DAY_MS // 2
+    doors.client(endpoint, noon, noon + HOUR_MS)
+    if is_kept():
+        _keep(screen, cluster, doors, endpoint)
+
+
+def is_kept() -> bool:
+    """Whether DEMO_KEEP wants the servers to stay until Enter."""
+    return os.environ.get("DEMO_KEEP", "") not in {"", "0"}
+
+
+def _keep(screen: Screen, cluster: LocalCluster, doors: Doors, endpoint: Endpoint) -> None:
+    screen.section("The S3 server and the endpoint stay until Enter", "kept")
+    screen.say("In another terminal, in this directory:")
+    variables = cluster.s3.environment() if cluster.s3 else {}
+    screen.code([*(f"export {name}={value}" for name, value in variables.items()), "export PATH=$PWD/.venv/bin:$PATH"])
+    screen.code(
+        [
+            f"tsctl ls --config {doors.shown}",
+            f"tsctl cat {TOPIC} --config {doors.shown} --max 3",
+            f'tsctl sql --config {doors.shown} --value json "SELECT * FROM {TOPIC} LIMIT 3"',
+            f"tsctl tables status --file {os.path.relpath(doors.directory / 'tables.yaml')}",
+            f"kcat -b {endpoint.bootstrap} -C -t {TOPIC} -c 3    # or any Kafka client",
+        ]
+    )
+    screen.say("Enter ends the demo.")
+    sys.stdin.readline()
 
 
 def _what_next(screen: Screen) -> None:

@@ -34,7 +34,14 @@ class Demo:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "dev.demo"],
                 cwd=ROOT,
-                env={**os.environ, "DEMO_RECORDS": records, "PYTHONUNBUFFERED": "1", MARK: self._mark},
+                env={
+                    **os.environ,
+                    "DEMO_RECORDS": records,
+                    "DEMO_KEEP": "1",
+                    "PYTHONUNBUFFERED": "1",
+                    MARK: self._mark,
+                },
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -75,14 +82,29 @@ def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Demo]:
         yield run
     finally:
         run.process.kill()  # the servers die with it
-        run.process.wait()
+        run.process.communicate()
 
 
 @pytest.mark.full  # `.ci/run` runs it as a user does
 @pytest.mark.parametrize("demo", ["6000"], indirect=True)
 def test_the_demo_ships_deletes_the_broker_and_reads_everything_back(demo: Demo) -> None:
-    """6,000 records, and one per partition that closes its last segment."""
-    assert demo.wait(240) == 0, demo.text
+    """6,000 records, and one per partition that closes its last segment; each door, and its command while it stays."""
+    wait_for(lambda: "Enter ends" in demo.text or demo.process.poll() is not None, "the demo to stay", 240)
+    exports = dict(re.findall(r"export (AWS_\w+)=(\S*)", demo.text))
+    (listing,) = re.findall(r"^ +tsctl (ls .+)$", demo.text, re.MULTILINE)
+    listed = subprocess.run(
+        [Path(sys.executable).with_name("tsctl"), *listing.split()],
+        cwd=ROOT,
+        env={**os.environ, **exports},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "page_views" in listed.stdout
+    assert demo.process.stdin is not None
+    demo.process.stdin.write(b"\n")
+    demo.process.stdin.flush()
+    assert demo.wait(60) == 0, demo.text
     text = demo.text
     rows = re.findall(r"^ +([0-2]) +([\d,]+) +([\d,]+) +1 +0 +[1-9] +[\d.]+ MB *$", text, re.MULTILINE)
     produced, shipped = ([int(row[column].replace(",", "")) for row in rows] for column in (1, 2))
@@ -94,6 +116,9 @@ def test_the_demo_ships_deletes_the_broker_and_reads_everything_back(demo: Demo)
     # 250 views an hour.
     assert "250 rows; the journal has 250." in text
     assert "6,000 equal, 0 missing, 0 unexpected, 0 twice, 0 different." in text
+    assert sum(int(views) for views in re.findall(r"^ +[A-Z]{2} +(\d+) *$", text, re.MULTILINE)) == 6000
+    assert re.search(r"6,000 rows in \d+ Parquet files", text)
+    assert "12:00 to 13:00: 250 records; the journal has 250." in text
     assert "What to try next" in text
     for page in re.findall(r"docs/[\w-]+\.md", text):
         assert (ROOT / page).exists(), page
