@@ -8,7 +8,6 @@ If one of several disks fails, the broker continues without it, and so does the 
 is unknown, which is not "removed", and each scan tries it again.
 """
 
-import errno
 import logging
 import os
 import threading
@@ -25,7 +24,6 @@ from watchdog.events import (
     FileDeletedEvent,
     FileMovedEvent,
     FileSystemEvent,
-    FileSystemEventHandler,
 )
 from watchdog.observers.inotify import InotifyObserver
 
@@ -39,6 +37,7 @@ from ts_uploader.log_dirs.directory_scan import (
     partition_directories,
     read_high_watermarks,
 )
+from ts_uploader.log_dirs.inotify_hints import LIMITS, HintHandler, OverflowHandler, explained
 from ts_uploader.log_dirs.leader_epoch import EpochReader
 from ts_uploader.messages.observations import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 
@@ -57,11 +56,6 @@ _WATCHDOG_INOTIFY_LOGGER = "watchdog.observers.inotify_c"
 # A roll creates four files within a few milliseconds: one listing is enough for all of them.
 _GATHER_SECONDS = 0.02
 _LOOKS = 10  # listings of one directory until one is whole; `_GATHER_SECONDS` pass between two
-# Errors of inotify at the kernel's limits, which the operator can raise.
-_LIMITS = {
-    errno.ENOSPC: "raise fs.inotify.max_user_watches",
-    errno.EMFILE: "raise fs.inotify.max_user_instances",
-}
 _NOT_WATCHED = "log_dir_not_watched"
 _NOT_READ = "log_dir_unreadable"
 _NO_CHECKPOINT = "high_watermark_checkpoint_unreadable"
@@ -101,7 +95,7 @@ class LogDirectoryWatcher:
         self._observer: InotifyObserver | None = None
         self._scanned = scanned
         self.overflows = 0
-        self._overflow = _OverflowHandler(self._overflowed)
+        self._overflow = OverflowHandler(self._overflowed)
         self._changed = threading.Condition()
         # Hints for the thread; guarded by the condition.
         self._partitions: set[TopicPartition] = set()
@@ -128,12 +122,12 @@ class LogDirectoryWatcher:
         try:
             self._observer = InotifyObserver()
         except OSError as error:
-            raise OperatorError(f"the log dirs cannot be watched: {_explained(error)}") from error
+            raise OperatorError(f"the log dirs cannot be watched: {explained(error)}") from error
         self._observer.start()
         failed = self._watch(self._observer)
-        reached = [log_dir for log_dir, error in failed.items() if error.errno in _LIMITS]
+        reached = [log_dir for log_dir, error in failed.items() if error.errno in LIMITS]
         if reached or not self._watched:
-            reasons = "; ".join(f"{log_dir}: {_explained(failed[log_dir])}" for log_dir in reached or failed)
+            reasons = "; ".join(f"{log_dir}: {explained(failed[log_dir])}" for log_dir in reached or failed)
             raise OperatorError(f"the log dirs cannot be watched: {reasons}")
 
     def run(self) -> None:
@@ -230,7 +224,7 @@ class LogDirectoryWatcher:
                 continue
             try:
                 os.scandir(log_dir).close()  # watchdog ignores a denied access
-                handler = _HintHandler(log_dir, self.hint, self._hint_checkpoint)
+                handler = HintHandler(log_dir, self.hint, self._hint_checkpoint)
                 observer.schedule(handler, str(log_dir), recursive=True, event_filter=_EVENTS)
             except OSError as error:
                 failed[log_dir] = error
@@ -382,43 +376,6 @@ class LogDirectoryWatcher:
         if error is not None:
             self._troubles[trouble, log_dir] = error.errno or -1
             if before != self._troubles[trouble, log_dir]:
-                log.error(trouble, log_dir=str(log_dir), error=_explained(error))
+                log.error(trouble, log_dir=str(log_dir), error=explained(error))
         elif before is not None:
             log.info("log_dir_recovered", log_dir=str(log_dir), trouble=trouble)
-
-
-class _HintHandler(FileSystemEventHandler):
-    """Passes on the directory that an event names, and nothing else."""
-
-    def __init__(
-        self, log_dir: Path, hint: Callable[[TopicPartition], None], hint_checkpoint: Callable[[Path], None]
-    ) -> None:
-        self._log_dir = log_dir
-        self._hint = hint
-        self._hint_checkpoint = hint_checkpoint
-
-    def on_any_event(self, event: FileSystemEvent) -> None:
-        for path in (event.src_path, event.dest_path):
-            if not path:
-                continue
-            parts = Path(os.fsdecode(path)).relative_to(self._log_dir).parts
-            if parts == (HIGH_WATERMARK_CHECKPOINT,):
-                self._hint_checkpoint(self._log_dir)
-            elif parts and (partition := TopicPartition.parse(parts[0])) is not None:
-                self._hint(partition)
-
-
-def _explained(error: OSError) -> str:
-    return f"{error}; {_LIMITS[error.errno]}" if error.errno in _LIMITS else str(error)
-
-
-class _OverflowHandler(logging.Handler):
-    """Detects an overflow of the kernel's queue by the line that watchdog logs: it notifies no handler."""
-
-    def __init__(self, overflowed: Callable[[], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._overflowed = overflowed
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if "overflow" in record.getMessage():
-            self._overflowed()

@@ -35,12 +35,10 @@ of one is noticed when its topic's turn is reached, and until then it does no ha
 
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar
 
 import structlog
 
@@ -52,8 +50,9 @@ from ts_uploader.leadership.denied_requests import DeniedRequest, DeniedRequests
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.connection_check import kraft_findings
 from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
+from ts_uploader.leadership.kraft.polled_partitions import KnownPartition, Turns
 from ts_uploader.leadership.kraft.replica_state import Replica, find, read
-from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
+from ts_uploader.log_dirs.local_log import epochs_mark
 from ts_uploader.messages.observations import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
@@ -67,48 +66,6 @@ _PARTITIONS_IN_REQUEST = 1_000  # for epochs
 _UNCONFIRMED_SECONDS = 60.0  # then a warning is logged
 _UNANSWERED_ROUNDS = 2  # then the client is restarted
 _CLOSE_SECONDS = 2.0
-
-T = TypeVar("T", TopicPartition, str)
-
-
-class _Turns(Generic[T]):
-    """Selects some of many items at a time, each in its turn, however many there are."""
-
-    def __init__(self) -> None:
-        self._all: list[T] = []
-        self._last: T | None = None  # the last selected; None: the first is next
-
-    def change(self, among: Set[T]) -> None:
-        self._all = sorted(among)
-
-    def take(self, most: int) -> Sequence[T]:
-        at = 0 if self._last is None else bisect_right(self._all, self._last)
-        taken = self._all[at : at + most]
-        self._last = taken[-1] if at + most < len(self._all) else None
-        return taken
-
-
-class _Known:
-    """The state of one partition.
-
-    Attributes:
-        directory: the live one; None until one is found. Of several, the one that is being confirmed.
-        mark: of its checkpoint, as last read.
-        confirmed: the mark for which `leadership` was confirmed; None if it is not confirmed.
-        requested_at: when, by the monotonic clock.
-        leadership: this broker's; None unless it is confirmed to lead.
-        unconfirmed_since: when the broker began to lead by its metadata without confirming it; monotonic clock.
-    """
-
-    __slots__ = ("confirmed", "directory", "leadership", "mark", "requested_at", "unconfirmed_since")
-
-    def __init__(self) -> None:
-        self.directory: Path | None = None
-        self.mark: EpochsMark | None = None
-        self.confirmed: EpochsMark | None = None
-        self.requested_at = 0.0
-        self.leadership: Leadership | None = None
-        self.unconfirmed_since: float | None = None
 
 
 class KraftLeadership(LeadershipSource):
@@ -136,11 +93,11 @@ class KraftLeadership(LeadershipSource):
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # guards the next attribute; the thread in `run` owns those below it
         self._wanted: Set[TopicPartition] | None = None
-        self._known: dict[TopicPartition, _Known] = {}
+        self._known: dict[TopicPartition, KnownPartition] = {}
         self._topics: dict[str, set[TopicPartition]] = {}
         self._urgent: dict[str, None] = {}  # topics to request before the others, in this order
-        self._topic_turns: _Turns[str] = _Turns()
-        self._look_turns: _Turns[TopicPartition] = _Turns()
+        self._topic_turns: Turns[str] = Turns()
+        self._look_turns: Turns[TopicPartition] = Turns()
         self._settings_at: dict[str, float] = {}  # by topic, when they were last requested; "" for the broker's
         self._denied = DeniedRequests(environment.broker_id, _identity(client), poll_seconds)
         self._questions = DeletedTopics()
@@ -241,7 +198,7 @@ class KraftLeadership(LeadershipSource):
         for partition in self._known.keys() - wanted:
             del self._known[partition]
         for partition in sorted(wanted - self._known.keys()):
-            self._known[partition] = _Known()
+            self._known[partition] = KnownPartition()
             self._urgent[partition.topic] = None
         self._topics = {}
         for partition in self._known:
@@ -346,7 +303,7 @@ class KraftLeadership(LeadershipSource):
             return replica.epoch == epoch
         return find(self.environment.log_dirs, partition, after=replica.directory) == replica.directory
 
-    def _retry_soon(self, partition: TopicPartition, known: _Known, now: float) -> None:
+    def _retry_soon(self, partition: TopicPartition, known: KnownPartition, now: float) -> None:
         """Retry in the next round, with another directory if several are live; log if that lasts."""
         self._urgent[partition.topic] = None
         known.directory = find(self.environment.log_dirs, partition, after=known.directory)

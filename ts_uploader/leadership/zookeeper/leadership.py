@@ -28,7 +28,7 @@ import structlog
 from kazoo.exceptions import AuthFailedError, ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from ts_common.errors import ConfigurationError, TransientError
+from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding
@@ -36,7 +36,7 @@ from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
 from ts_uploader.leadership.zookeeper.connection import Connection, Trouble
 from ts_uploader.leadership.zookeeper.connection_check import zookeeper_findings
-from ts_uploader.leadership.zookeeper.migration import Registration
+from ts_uploader.leadership.zookeeper.migration import BrokerMigrated, Registration
 from ts_uploader.leadership.zookeeper.security import Security
 from ts_uploader.leadership.zookeeper.state import TOPICS, Node, ZookeeperState, topic_id_in, topic_path
 from ts_uploader.leadership.zookeeper.tls import tls_context
@@ -50,10 +50,6 @@ _SLICE_SECONDS = 0.2  # between two checks for `stop` while a request is under w
 _CLOSE_SECONDS = 2.0
 _EVERYTHING = "/"  # noted like a path
 _DELETIONS = "/admin/delete_topics/"
-
-
-class BrokerMigrated(TransientError):
-    """The broker runs in KRaft mode now, by its own file; an agent that starts now uses the broker."""
 
 
 class ZookeeperLeadership(LeadershipSource):

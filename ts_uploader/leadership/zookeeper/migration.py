@@ -17,13 +17,17 @@ leadership older than the last epoch on the disk of an unregistered broker is st
 from collections.abc import Iterable
 from pathlib import Path
 
-from ts_common.errors import CorruptData
+from ts_common.errors import CorruptData, TransientError
 from ts_common.model import TopicPartition
 from ts_uploader.leadership.kraft.replica_state import find
 from ts_uploader.log_dirs.local_log import local_epochs
 from ts_uploader.messages.observations import Led
 
 MIGRATION = "/migration"
+
+
+class BrokerMigrated(TransientError):
+    """The broker runs in KRaft mode now, by its own file; an agent that starts now uses the broker."""
 
 
 class Registration:

@@ -14,6 +14,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.leadership.kraft import leadership as kraft
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.leadership import KraftLeadership
+from ts_uploader.leadership.kraft.polled_partitions import Turns
 from ts_uploader.messages.observations import Led, NotLed
 
 BROKER = 1
@@ -229,7 +230,7 @@ def test_an_answer_that_does_not_count_changes_nothing(
 
 def test_all_have_their_turn_while_there_are_always_others() -> None:
     """Directories appear and disappear in each round, and the last of many are still checked."""
-    turns: kraft._Turns[str] = kraft._Turns()
+    turns: Turns[str] = Turns()
     many = {f"t{number:04}" for number in range(1_000)}
     taken: set[str] = set()
     for number in range(30):

@@ -14,8 +14,8 @@ from dev.local.waiting import wait_for
 from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.leadership.zookeeper.leadership import BrokerMigrated, ZookeeperLeadership
-from ts_uploader.leadership.zookeeper.migration import MIGRATION
+from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper.migration import MIGRATION, BrokerMigrated
 from ts_uploader.leadership.zookeeper.state import state_path
 from ts_uploader.messages.observations import Led
 

@@ -1,0 +1,54 @@
+"""The partitions that the source polls: each in its turn, with the facts that it has about each."""
+
+from bisect import bisect_right
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from ts_common.model import TopicPartition
+from ts_uploader.log_dirs.local_log import EpochsMark
+from ts_uploader.messages.observations import Leadership
+
+T = TypeVar("T", TopicPartition, str)
+
+
+class Turns(Generic[T]):
+    """Selects some of many items at a time, each in its turn, however many there are."""
+
+    def __init__(self) -> None:
+        self._all: list[T] = []
+        self._last: T | None = None  # the last selected; None: the first is next
+
+    def change(self, among: Set[T]) -> None:
+        """Select among other items from now on."""
+        self._all = sorted(among)
+
+    def take(self, most: int) -> Sequence[T]:
+        """Return the next items, at most `most`; none that was returned in this turn."""
+        at = 0 if self._last is None else bisect_right(self._all, self._last)
+        taken = self._all[at : at + most]
+        self._last = taken[-1] if at + most < len(self._all) else None
+        return taken
+
+
+class KnownPartition:
+    """The state of one partition.
+
+    Attributes:
+        directory: the live one; None until one is found. Of several, the one that is being confirmed.
+        mark: of its checkpoint, as last read.
+        confirmed: the mark for which `leadership` was confirmed; None if it is not confirmed.
+        requested_at: when, by the monotonic clock.
+        leadership: this broker's; None unless it is confirmed to lead.
+        unconfirmed_since: when the broker began to lead by its metadata without confirming it; monotonic clock.
+    """
+
+    __slots__ = ("confirmed", "directory", "leadership", "mark", "requested_at", "unconfirmed_since")
+
+    def __init__(self) -> None:
+        self.directory: Path | None = None
+        self.mark: EpochsMark | None = None
+        self.confirmed: EpochsMark | None = None
+        self.requested_at = 0.0
+        self.leadership: Leadership | None = None
+        self.unconfirmed_since: float | None = None
