@@ -7,21 +7,20 @@ that is read again after an election stays deleted. The archive still has the re
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
-from secrets import token_hex
+from itertools import groupby
 from typing import Final
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_tables.changes import Parsing, Plans, arranged, results_of
+from ts_tables.changes import arranged, without_rows
 from ts_tables.claims.state import Forgotten, TableState
 from ts_tables.files.layout import KEYLESS_FORMATS
-from ts_tables.files.reading import TableFile
 from ts_tables.parsers.changes import KEY
-from ts_tables.planning.plan import TakenBack, left_of
+from ts_tables.parsing import Parsing, Plans
+from ts_tables.planning.plan import TakenBack
 from ts_tables.record_search import Record, RecordSearch, in_archive, in_files
 from ts_tables.targets import OpenedTable, Target
-from ts_tables.tasks import Engine, TakenBackTask, TaskResult
+from ts_tables.tasks import Engine
 
 MOST_RECORDS: Final = 100_000  # that a table's state notes
 
@@ -142,33 +141,10 @@ def _forget(target: Target, opened: OpenedTable, records: Iterable[Record], engi
     state, new = _noted(opened.state, sorted({*records}, key=_order))
     if not new:
         return 0
-    entries = list(_entries(new))
-    identity = token_hex(8)
-    opened.begin(identity)
-    try:
-        affected: dict[str, tuple[TableFile, list[TakenBack]]] = {}
-        for entry in entries:
-            for file in opened.files_with(entry):
-                affected.setdefault(file.path, (file, []))[1].append(entry)
-        numbers = count()
-        tasks = [
-            TakenBackTask(
-                file,
-                tuple(some),
-                False,
-                opened.layout,
-                opened.files(identity, next(numbers), left_of(opened.covered(file), some)),
-            )
-            for file, some in affected.values()
-        ]
-        results: Sequence[TaskResult] = results_of(engine, tasks)
+    with target.change(opened) as change:
+        affected, results = without_rows(change, list(_entries(new)), engine)
         files = [each for result in results for each in result.files]
-        added = arranged(opened, files, [*affected], identity, numbers, engine)
-    except BaseException:
-        target.clean(unsent=identity)
-        raise
-    target.commit(opened, identity, state, added)
-    target.clean()
+        change.commit(state, arranged(change, files, [file.path for file, _ in affected], engine))
     return len(new)
 
 

@@ -12,7 +12,6 @@ import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from secrets import token_hex
 from typing import Any, Final
 
 from ts_common.errors import OperatorError
@@ -112,11 +111,12 @@ class Marking:
         return shown_day(number) if self.unit > 3600 else shown_hour(number)
 
 
-def announce(target: Target, marking: Marking, name: str) -> Sequence[str]:
-    """Announce what was marked since the last time, and return it, as `Marking.shown`.
+def announce(target: Target, opened: OpenedTable, marking: Marking, name: str) -> tuple[tuple[str, ...], OpenedTable]:
+    """Announce what was marked since the last time; return that, as `Marking.shown`, and the table after it.
 
     Args:
         target: the table.
+        opened: as it is now.
         marking: of it.
         name: of the table, for the command.
 
@@ -124,28 +124,24 @@ def announce(target: Target, marking: Marking, name: str) -> Sequence[str]:
         OperatorError: the command failed; the next run repeats it.
         others: as the target raises them.
     """
-    opened: OpenedTable = target.open()
     state = opened.state
     if state.marked is None:
-        return []
+        return (), opened
     held = [each["key"][marking.at] for each in opened.held() if each["key"][marking.at] is not None]
     end = min([state.marked, *held])  # readers do not see held rows
     if state.announced is not None and end <= state.announced:
-        return []
+        return (), opened
     keys = {key for key in opened.partition_keys() if key[marking.at] is not None}
     new = [
         key for key in keys if key[marking.at] < end and (state.announced is None or key[marking.at] >= state.announced)
     ]
     target.mark(new)
-    found = [marking.shown(number) for number in sorted({key[marking.at] for key in new})]
+    found = tuple(marking.shown(number) for number in sorted({key[marking.at] for key in new}))
     for each in found if marking.command is not None else ():
         _run(shlex.split(marking.command or ""), {"TS_TABLE": name, "TS_PARTITION": each})
-    plan = token_hex(8)
-    opened.begin(plan)
     added = Added((), (), late=0, valid_through=None, held=opened.held())
-    target.commit(opened, plan, replace(state, marks=(end, state.marked)), added)
-    target.clean()
-    return found
+    with target.change(opened) as change:
+        return found, change.commit(replace(state, marks=(end, state.marked)), added)
 
 
 def _passing(state: TableState, work: Work, number: int) -> TableState:

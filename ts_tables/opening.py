@@ -15,8 +15,9 @@ from ts_common.suggestions import nearest
 from ts_reader import Archive
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.place import connection_of
-from ts_reader.query.query import OnHole, Query, by_location
-from ts_tables.changes import Parsing
+from ts_reader.query.locations import by_location
+from ts_reader.query.policies import OnHole
+from ts_reader.query.query import Query
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.file_definition import TablesFile
@@ -34,6 +35,7 @@ from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.marks import Marking
 from ts_tables.parsers.changes import IS_DELETED, KEY, base_of
 from ts_tables.parsers.contract import Parser
+from ts_tables.parsing import Parsing
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
 from ts_reader.schemas.contract import Codec
-from ts_tables.changes import Plans, results_of
+from ts_tables.changes import results_of
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows, topic_column
@@ -18,6 +18,7 @@ from ts_tables.files.record_files import reduced
 from ts_tables.parsers.changes import KEY
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.table_types import fitted, table_type
+from ts_tables.parsing import Plans
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
 from ts_tables.targets import OpenedTable

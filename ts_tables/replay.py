@@ -10,8 +10,6 @@ of both leaders are there.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from secrets import token_hex
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +19,11 @@ import pyarrow.compute as pc
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import MILLISECONDS
-from ts_tables.changes import Parsing, Side, arranged, check_found, results_of, with_columns
+from ts_tables.changes import arranged, results_of
 from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
-from ts_tables.files.parsed_columns import OWN_NAMES, TOPIC, parsed_rows, parsed_schema
+from ts_tables.files.parsed_columns import TOPIC, parsed_rows, parsed_schema
 from ts_tables.files.raw_columns import (
     OFFSET,
     ORDINAL,
@@ -40,8 +38,9 @@ from ts_tables.files.reading import TableFile
 from ts_tables.parsers.changes import base_of
 from ts_tables.parsers.contract import Parsed, Parser, check
 from ts_tables.parsers.inference import Member
+from ts_tables.parsing import Parsing, with_columns
 from ts_tables.planning.plan import TakenBack
-from ts_tables.targets import OpenedTable, Target
+from ts_tables.targets import OpenedTable, TableChange, Target
 from ts_tables.tasks import Engine, Output, TaskResult, is_of, written_again
 
 _POSITION: Final = (TOPIC, TOPIC_ID, PARTITION, OFFSET)
@@ -203,93 +202,80 @@ def replay(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
         raise OperatorError(
             "the parser has other columns than the table: a replay keeps them; make a generation for other columns"
         )
-    if refused.state.replays != opened.state.replays:
-        return complete(target, engine, parsing)
-    if refused.state.claims != opened.state.claims:
-        raise OperatorError(
-            "the last run of the table did not end: run it with the parser that it had then, and repeat the replay"
-        )
-    _commit_rows(target, opened, refused, engine, parsing)
-    return complete(target, engine, parsing)
+    if refused.state.replays == opened.state.replays:
+        if refused.state.claims != opened.state.claims:
+            raise OperatorError(
+                "the last run of the table did not end: run it with the parser that it had then, and repeat the replay"
+            )
+        opened = _commit_rows(target, opened, refused, engine, parsing)
+    return complete(opened, refused, engine, parsing)[0]
 
 
-def complete(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
+def complete(
+    opened: OpenedTable, refused: OpenedTable, engine: Engine, parsing: Parsing
+) -> tuple[ReplaySummary, OpenedTable]:
     """Remove from the table of refused records those that the table has, after a replay; raise as `replay`.
 
+    Return what the replay did, and the table of refused records after it.
+
     Args:
-        target: the table.
+        opened: the table.
+        refused: the table of refused records.
         engine: runs tasks.
         parsing: of the records.
     """
-    opened: OpenedTable = target.open()
-    refused: OpenedTable = parsing.refused.open()
     parser = parsing.at(opened.state).parser
     kept = _kept(refused.state)
     files = refused.all_files()
     spans: Sequence[Sequence[TakenBack]] = results_of(engine, [SpansTask(each, refused.layout) for each in files])
-    identity = token_hex(8)
-    refused.begin(identity)
-    try:
+    with parsing.refused.change(refused) as change:
         tasks = []
-        for number, (file, some) in enumerate(zip(files, spans, strict=True)):
+        for file, some in zip(files, spans, strict=True):
             found = {each.path: each for span in some for each in opened.files_with(span)}
-            output = Output(refused.layout, refused.files(identity, number, refused.covered(file)))
+            output = Output(refused.layout, change.files(refused.covered(file)))
             tasks.append(LeftTask(file, output, kept, tuple(found.values()), parser, parsing.name))
         results: Sequence[TaskResult] = results_of(engine, tasks)
         described = [each for result in results for each in result.files]
-        replaced = [each.path for each in files]
-        added = arranged(refused, described, replaced, identity, count(len(files)), engine)
+        added = arranged(change, described, [each.path for each in files], engine)
         state = replace(with_columns(refused.state, parser), parser=parsing.name, replays=opened.state.replays)
-    except BaseException:
-        parsing.refused.clean(unsent=identity)
-        raise
-    parsing.refused.commit(refused, identity, state, added)
-    parsing.refused.clean()
-    return ReplaySummary(sum(each.refused for each in results), sum(each.rows for each in results))
+        after = change.commit(state, added)
+    return ReplaySummary(sum(each.refused for each in results), sum(each.rows for each in results)), after
 
 
-def _commit_rows(target: Target, opened: OpenedTable, refused: OpenedTable, engine: Engine, parsing: Parsing) -> None:
-    """Commit the rows of records that are accepted now, and the parser."""
-    identity = token_hex(8)
-    opened.begin(identity)
-    try:
-        current = parsing.at(opened.state, newest=True)
-        side = Side(target, opened)
-        described, side, current = _accepted(side, refused, identity, engine, current)
-        added = arranged(side.opened, described, (), identity, count(len(refused.all_files())), engine)
-        state = with_columns(opened.state, current.parser)
-        state = replace(state, parser=parsing.name, replays=opened.state.replays + 1)
-    except BaseException:
-        target.clean(unsent=identity)
-        raise
-    target.commit(side.opened, identity, state, added)
-    target.clean()
+def _commit_rows(
+    target: Target, opened: OpenedTable, refused: OpenedTable, engine: Engine, parsing: Parsing
+) -> OpenedTable:
+    """Commit the rows of records that are accepted now, and the parser; return the table after it."""
+    with target.change(opened) as change:
+        described, parser = _accepted(change, refused, engine, parsing.at(opened.state, newest=True))
+        added = arranged(change, described, (), engine)
+        state = replace(with_columns(opened.state, parser), parser=parsing.name, replays=opened.state.replays + 1)
+        after: OpenedTable = change.commit(state, added)
+    return after
 
 
 def _accepted(
-    side: Side, refused: OpenedTable, identity: str, engine: Engine, parsing: Parsing
-) -> tuple[list[Mapping[str, Any]], Side, Parsing]:
-    """Write the rows of accepted records, with all columns that are found in their values."""
+    change: TableChange, refused: OpenedTable, engine: Engine, parsing: Parsing
+) -> tuple[list[Mapping[str, Any]], Parser]:
+    """Write the rows of accepted records; return them and the parser, with all columns that are found in values."""
     files, kept = refused.all_files(), _kept(refused.state)
     while True:
         if parsing.parser.found:
-            side = replace(side, opened=side.opened.extended(parsing.columns))
+            change.extend(parsing.columns)
         tasks = [
             ReplayTask(
                 file,
                 refused.layout,
                 kept,
                 parsing.parser,
-                Output(side.opened.layout, side.opened.files(identity, number, refused.covered(file))),
+                Output(change.opened.layout, change.files(refused.covered(file), number)),
             )
             for number, file in enumerate(files)
         ]
         results: Sequence[TaskResult] = results_of(engine, tasks)
-        members = [member for result in results for member in result.unknown]
-        if not members:
-            return [each for result in results for each in result.files], side, parsing
-        parsing = replace(parsing, parser=parsing.parser.grown(members, OWN_NAMES))
-        check_found(parsing.parser)
+        if not any(result.unknown for result in results):
+            return [each for result in results for each in result.files], parsing.parser
+        parsing = parsing.grown(results)
 
 
 def _parsed(

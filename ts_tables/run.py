@@ -1,22 +1,23 @@
 """A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from secrets import token_hex
 
 from ts_common.errors import CorruptData, OperatorError
-from ts_reader.query.splits import bytes_of
-from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
+from ts_reader.query.split import bytes_of
+from ts_tables.changes import Prepared, prepare
 from ts_tables.claims.state import TableState, with_kept
 from ts_tables.files.layout import WAYS_OUT, differing
 from ts_tables.marks import Marking
 from ts_tables.parsers.changes import KEY
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.table_types import column_type, shown_type
+from ts_tables.parsing import Parsing, Plans
 from ts_tables.planning.plan import TablePlan
 from ts_tables.replay import complete
-from ts_tables.targets import HeadMoved, OpenedTable, Target
+from ts_tables.targets import OpenedTable, Target
 from ts_tables.tasks import Engine
 
 
@@ -97,6 +98,7 @@ def run_once(
     parsing: Parsing | None = None,
     pace: Pace | None = None,
     marking: Marking | None = None,
+    ended: Callable[[OpenedTable], None] = lambda _: None,
 ) -> RunSummary:
     """Add to a table what the archive has for it, in one commit or several; return what was done.
 
@@ -111,6 +113,7 @@ def run_once(
         parsing: of the records; None for a raw table.
         pace: waits between commits; None for no limit.
         marking: of the table; None without marks.
+        ended: is called with the table after the last commit.
 
     Raises:
         HeadMoved: another run of the table has committed meanwhile; nothing of this commit is in it.
@@ -119,35 +122,47 @@ def run_once(
             parser and the target raise them.
     """
     summary = RunSummary() if summary is None else summary
+    opened, refused = _opened(target, engine, parsing)
     while True:
-        opened: OpenedTable = target.open()
-        check_parser(opened.state, parsing)
-        refused: OpenedTable | None = None if parsing is None else parsing.refused.open()
-        if parsing is not None and refused is not None:
-            if refused.state.replays != opened.state.replays:
-                complete(target, engine, parsing)  # a replay has ended between its two commits
-                continue
-            check_parser(refused.state, parsing)
         plan = plans.plan(with_kept(opened.state, None if refused is None else refused.state))
-        sides = [Side(target, opened)]
-        current = parsing
+        sides, current = [(target, opened)], parsing
         if parsing is not None and refused is not None:
             if refused.state.claims != opened.state.claims:
-                refused = _catch_up(parsing, opened.state, engine, summary)
+                refused = _catch_up(parsing, refused, opened.state, engine, summary)
                 # The table gets now what that parser did not refuse.
                 current = replace(parsing.at(refused.state), settled=refused)
             else:
-                sides.insert(0, Side(parsing.refused, refused))
+                sides.insert(0, (parsing.refused, refused))
                 current = parsing.at(opened.state, newest=True)
         summary.waits, summary.notes, summary.lag = plan.waits, plan.notes, dict(plan.lag)
-        if plan.is_empty and not any(side.opened.is_due for side in sides):
+        if plan.is_empty and not any(each.is_due for _, each in sides):
             break
-        _commit(sides, plan, plans, engine, summary, current, marking)
+        *others, opened = _commit(sides, plan, plans, engine, summary, current, marking)
+        refused = others[0] if others else refused
         if not plan.has_more:
             break
         if pace is not None:
             pace.wait(sum(bytes_of(part) for work in plan.work for part in work.split.ranges))
+            opened, refused = _opened(target, engine, parsing)  # another run can have committed meanwhile
+    ended(opened)
     return summary
+
+
+def _opened(target: Target, engine: Engine, parsing: Parsing | None) -> tuple[OpenedTable, OpenedTable | None]:
+    """Return a table and that of its refused records; a replay that ended between its two commits is completed.
+
+    Raises:
+        OperatorError: one of them has the rows of another parser.
+    """
+    opened: OpenedTable = target.open()
+    check_parser(opened.state, parsing)
+    if parsing is None:
+        return opened, None
+    refused: OpenedTable = parsing.refused.open()
+    if refused.state.replays != opened.state.replays:
+        _, refused = complete(opened, refused, engine, parsing)
+    check_parser(refused.state, parsing)
+    return opened, refused
 
 
 def check_parser(state: TableState, parsing: Parsing | None) -> None:
@@ -186,68 +201,58 @@ def _changed_columns(state: TableState, parser: Parser) -> str:
     return differing(*texts)
 
 
-def _catch_up(parsing: Parsing, table: TableState, engine: Engine, summary: RunSummary) -> OpenedTable:
+def _catch_up(
+    parsing: Parsing, opened: OpenedTable, table: TableState, engine: Engine, summary: RunSummary
+) -> OpenedTable:
     """Add to the table of refused records alone what the archive has for it; return it as it is then.
 
     An earlier run ended between its two commits. The plan of the table was made before, so it has no more than that.
     """
-    while True:
-        opened: OpenedTable = parsing.refused.open()
-        plan = parsing.plans.plan(with_kept(opened.state, table))
-        if plan.is_empty:
-            return opened
-        only = [Side(parsing.refused, opened)]
-        _commit(only, plan, parsing.plans, engine, summary, parsing.at(opened.state))
+    while not (plan := parsing.plans.plan(with_kept(opened.state, table))).is_empty:
+        sides = [(parsing.refused, opened)]
+        (opened,) = _commit(sides, plan, parsing.plans, engine, summary, parsing.at(opened.state))
+    return opened
 
 
 def _commit(
-    sides: Sequence[Side],
+    sides: Sequence[tuple[Target, OpenedTable]],
     plan: TablePlan,
     plans: Plans,
     engine: Engine,
     summary: RunSummary,
     parsing: Parsing | None,
     marking: Marking | None = None,
-) -> None:
-    """Commit a plan to each side, in their order.
+) -> list[OpenedTable]:
+    """Commit a plan to each table, in their order, and return them as they are then.
 
     Raises:
-        as `run_once`; sides before the one that failed have the plan.
+        as `run_once`; tables before the one that failed have the plan.
     """
-    identity = token_hex(8)
-    for side in sides:
-        side.opened.begin(identity)
-    unsent = [side.target for side in sides]
-    try:
-        for change in changes_of(sides, plan, plans, identity, engine, parsing, marking):
-            side = change.side
-            unsent.remove(side.target)
+    after = []
+    with ExitStack() as begun:
+        changes = [begun.enter_context(target.change(opened)) for target, opened in sides]
+        for prepared in prepare(changes, plan, plans, engine, parsing, marking):
+            change = prepared.change
             try:
-                summary.conflicts += side.target.commit(side.opened, identity, change.state, change.added)
-            except HeadMoved:
-                summary.conflicts += 1
-                unsent.append(side.target)  # what was sent was refused
-                raise
-            _count(summary, change, is_refused=parsing is not None and side.target is parsing.refused)
-            summary.removed += side.target.clean()
-    except BaseException:
-        # What was sent can still land after OutcomeUnknown: a later run removes its files, or finds them committed.
-        for target in unsent:
-            target.clean(unsent=identity)
-        raise
+                after.append(change.commit(prepared.state, prepared.added))
+            finally:
+                summary.conflicts += change.conflicts
+            _count(summary, prepared, is_refused=parsing is not None and change.target is parsing.refused)
+            summary.removed += change.removed
     summary.commits += 1
+    return after
 
 
-def _count(summary: RunSummary, change: Change, *, is_refused: bool) -> None:
-    added = change.added
+def _count(summary: RunSummary, done: Prepared, *, is_refused: bool) -> None:
+    added = done.added
     summary.files += len(added.files)
     summary.bytes += sum(each["size"] for each in added.files)
     if is_refused:
-        summary.refused += sum(result.refused for result in change.results)
+        summary.refused += sum(result.refused for result in done.results)
         return
-    summary.records += sum(result.rows for result in change.results)
-    summary.changed_times += sum(result.changed_times for result in change.results)
+    summary.records += sum(result.rows for result in done.results)
+    summary.changed_times += sum(result.changed_times for result in done.results)
     summary.valid_through = summary.valid_through if added.valid_through is None else added.valid_through
-    summary.rewritten += change.rewritten
-    summary.late += change.late
+    summary.rewritten += done.rewritten
+    summary.late += done.late
     summary.held = sum(each["rows"] for each in added.held)

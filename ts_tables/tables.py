@@ -25,7 +25,7 @@ from ts_tables.replay import ReplaySummary, replay
 from ts_tables.retention_claims import claims_name, publish, withdraw
 from ts_tables.run import Pace, RunSummary, check_parser, run_once
 from ts_tables.status import Generation, TableStatus, lacking, partitions_of
-from ts_tables.targets import FilesLeft, TableContents, TableMissing
+from ts_tables.targets import FilesLeft, OpenedTable, TableContents, TableMissing
 from ts_tables.tasks import Engine
 from ts_tables.verify.deep import with_values
 from ts_tables.verify.run import Verification, verify
@@ -94,14 +94,15 @@ class Tables:
             parts = self._opening.parts_at_rest(name)
             rate = parts.definition.rate
             pace = None if rate is None else Pace(rate)
-            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace, parts.marking)
-            if parts.marking is not None:
-                summary.marked = tuple(announce(parts.target, parts.marking, name))
-            opened = parts.target.open()
-            if parts.marking is not None:
-                summary.marked_through = parts.marking.end(opened.state)
-            claims = claims_name(parts.base, opened.state.generation)
-            publish(parts.planner.stores(opened.state), claims, opened.snapshot)
+
+            def ended(opened: OpenedTable) -> None:
+                if parts.marking is not None:
+                    summary.marked, opened = announce(parts.target, opened, parts.marking, name)
+                    summary.marked_through = parts.marking.end(opened.state)
+                claims = claims_name(parts.base, opened.state.generation)
+                publish(parts.planner.stores(opened.state), claims, opened.snapshot)
+
+            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace, parts.marking, ended)
         finally:
             summary.seconds = monotonic() - began
         return summary

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from secrets import token_hex
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -186,8 +187,97 @@ class OpenedBuckets(OpenedTable, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A commit that landed.
+
+    Attributes:
+        opened: the table after it, an `OpenedTable`.
+        conflicts: attempts that others' commits refused before.
+    """
+
+    opened: Any
+    conflicts: int = 0
+
+
+class TableChange:
+    """A change of a table, from its first file to its commit. `Target.change` returns it, and `with` begins it.
+
+    If it ends without a commit that can land, its files are removed. After any other error of the commit, as after
+    `OutcomeUnknown`, it can still land: a later run removes its files, or finds them committed.
+
+    Args:
+        target: the table.
+        opened: as the change found it.
+
+    Attributes:
+        target: the table.
+        opened: as the change found it, with the columns that it adds.
+        conflicts: attempts to commit that another commit refused.
+        removed: files that no commit has, and that were removed after the commit.
+    """
+
+    def __init__(self, target: "Target", opened: OpenedTable) -> None:
+        self.target = target
+        self.opened = opened
+        self.conflicts = 0
+        self.removed = 0
+        self._plan = token_hex(8)
+        self._parts = 0
+        self._can_land = False
+
+    def __enter__(self) -> Self:
+        self.opened.begin(self._plan)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._can_land:
+            self.target.clean(unsent=self._plan)
+
+    def files(self, covered: Sequence[Covered], number: int | None = None) -> NewFiles:
+        """Return what opens and describes the files of one part of the change.
+
+        Args:
+            covered: offsets that contain those of the rows.
+            number: of the part; None for the next one.
+        """
+        number = self._parts if number is None else number
+        self._parts = max(self._parts, number + 1)
+        return self.opened.files(self._plan, number, covered)
+
+    def extend(self, schema: pa.Schema) -> None:
+        """Add columns at the end of the table, of simple types; `schema` has all columns."""
+        self.opened = self.opened.extended(schema)
+
+    def commit(self, state: TableState, added: "Added") -> Any:
+        """Commit files with the state after them, remove what no commit has, and return the table as it is then.
+
+        Raises:
+            HeadMoved: another run has committed; the files of this change are removed.
+            others: as `commit` of the target.
+        """
+        return self.land(lambda plan: self.target.commit(self.opened, plan, state, added))
+
+    def land(self, commit: Callable[[str], Landed]) -> Any:
+        """Commit as `commit` does, by a function that sends the commit of a plan's id."""
+        self._can_land = True
+        try:
+            landed = commit(self._plan)
+        except HeadMoved:  # what was sent was refused
+            self._can_land = False
+            self.conflicts += 1
+            raise
+        self.conflicts += landed.conflicts
+        self.removed = self.target.clean()
+        return landed.opened
+
+
 class Target(Protocol):
     """A table that runs add to; `ts_tables.iceberg.target` describes what each call raises."""
+
+    def change(self, opened: Any) -> TableChange:
+        """Return a change of a table that `open` or a commit returned."""
+        return TableChange(self, opened)
 
     def create(self, state: TableState) -> bool:
         """Create the table with a state without claims; return whether it did not exist."""
@@ -217,11 +307,8 @@ class Target(Protocol):
         """Remove the table, and with `purge` its files."""
         ...
 
-    def commit(self, opened: Any, plan: str, state: TableState, added: Added) -> int:
-        """Commit the files of a plan with the state after it.
-
-        Return the number of attempts that others' commits refused before one landed.
-        """
+    def commit(self, opened: Any, plan: str, state: TableState, added: Added) -> Landed:
+        """Commit the files of a plan with the state after it; `TableChange` calls it."""
         ...
 
     def mark(self, keys: Sequence[Key]) -> None:

@@ -15,7 +15,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_common.store.shared_stores import shared_store
 from ts_reader.query.query import Query, Subscription
-from ts_tables.changes import Parsing
+from ts_reader.query.shared_stores import shared_store
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.engines.processes import run_in_processes
@@ -31,6 +31,7 @@ from ts_tables.iceberg.head import Head, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser
+from ts_tables.parsing import Parsing
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.plan import Planner

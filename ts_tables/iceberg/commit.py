@@ -7,6 +7,7 @@ committed: the plan is out of date, and its files are removed.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -25,6 +26,21 @@ _TRIES: Final = 5
 log = structlog.get_logger("ts_tables")
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A change that landed.
+
+    Attributes:
+        table: with the change; it can have later changes of others too.
+        snapshot_id: of the change.
+        refused: attempts that the catalog refused because of others' commits.
+    """
+
+    table: Table
+    snapshot_id: int
+    refused: int
+
+
 def commit(
     catalog: Catalog,
     name: tuple[str, ...],
@@ -33,8 +49,8 @@ def commit(
     accept: Callable[[Check], None],
     *,
     keeps_main: bool = False,
-) -> int:
-    """Commit a change, and return the number of attempts that the catalog refused because of others' commits.
+) -> Committed:
+    """Commit a change, and return the table with it.
 
     Args:
         catalog: of the table.
@@ -56,8 +72,8 @@ def commit(
     for _ in range(_TRIES):
         with calling(label):
             table = catalog.load_table(name)
-            if _has_landed(table, tried):
-                return refused
+            if (landed := _landed(table, tried)) is not None:
+                return Committed(table, landed, refused)
             refused += was_refused
             found = read_head(table)
             if (None if found is None else found.snapshot_id) != head:
@@ -74,14 +90,15 @@ def commit(
                 ) from error
         tried.add(staged.snapshot_id)
         try:
-            catalog.commit_table(table, staged.requirements, staged.updates)
+            answer = catalog.commit_table(table, staged.requirements, staged.updates)
         except Exception as error:  # noqa: BLE001  (whatever it is: the table has the answer)
             log.info("table_commit_unanswered", table=label, error=f"{type(error).__name__}: {error}")
             was_refused = isinstance(error, CommitFailedException)
             continue
-        return refused
-    if _has_landed(load(catalog, name), tried):
-        return refused
+        after = Table(table.name(), answer.metadata, answer.metadata_location, table.io, catalog, table.config)
+        return Committed(after, staged.snapshot_id, refused)
+    if (landed := _landed(table := load(catalog, name), tried)) is not None:
+        return Committed(table, landed, refused)
     raise OutcomeUnknown(f"{label}: {_TRIES} commits were refused or unanswered, and none has landed; run it again")
 
 
@@ -95,6 +112,6 @@ def load(catalog: Catalog, name: tuple[str, ...]) -> Table:
         return catalog.load_table(name)
 
 
-def _has_landed(table: Table, tried: set[int]) -> bool:
-    """Return whether an attempt landed, perhaps later than its error."""
-    return any(each.snapshot_id in tried for each in table.metadata.snapshots)
+def _landed(table: Table, tried: set[int]) -> int | None:
+    """Return the snapshot of an attempt that landed, perhaps later than its error; None if no attempt did."""
+    return next((each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id in tried), None)

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from secrets import token_hex
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalogs import check_layout, create_table, iceberg_schema, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
-from ts_tables.iceberg.commit import commit, load
+from ts_tables.iceberg.commit import Committed, commit, load
 from ts_tables.iceberg.data_files import FileDescriber
 from ts_tables.iceberg.head import Check, HeadFinding, check, last_known, read_head, summary_of
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
@@ -27,7 +26,7 @@ from ts_tables.iceberg.transaction import HEAD, SnapshotChange, changed_columns,
 from ts_tables.iceberg.translated_errors import calling
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
-from ts_tables.targets import Added, Arranged, FilesLeft, SchemaOf, TableContents, layout_at
+from ts_tables.targets import Added, Arranged, FilesLeft, Landed, SchemaOf, TableContents, Target, layout_at
 from ts_tables.tasks import NewFiles
 
 _LATE: Final = "ts.late"
@@ -171,7 +170,7 @@ class Opened:
             TableFiles.of(self.table).begin(plan, self.head)
 
 
-class IcebergTarget:
+class IcebergTarget(Target):
     """One Iceberg table.
 
     Args:
@@ -275,14 +274,17 @@ class IcebergTarget:
         Raises:
             HeadMoved, OperatorError, StoreUnavailable, OutcomeUnknown: as `commit`.
         """
-        plan = token_hex(8)
-        opened.begin(plan)
-        with calling(f"table {self._name}"):
-            summary = summary_of(opened.state, opened.table.io, opened.table.location(), plan)
-        main = opened.table.metadata.current_snapshot_id
-        change = SnapshotChange((), (), summary, plan, main)
-        commit(self._catalog, self._name.name, change, opened.head, lambda _: None, keeps_main=True)
-        self.clean()
+
+        def send(plan: str) -> Landed:
+            with calling(f"table {self._name}"):
+                summary = summary_of(opened.state, opened.table.io, opened.table.location(), plan)
+            main = opened.table.metadata.current_snapshot_id
+            change = SnapshotChange((), (), summary, plan, main)
+            done = commit(self._catalog, self._name.name, change, opened.head, lambda _: None, keeps_main=True)
+            return self._landed(done, opened.state)
+
+        with self.change(opened) as change:
+            change.land(send)
 
     def contents(self) -> TableContents:
         """Return what the table has, whatever happened to it.
@@ -318,8 +320,8 @@ class IcebergTarget:
         except TieredStorageError as error:
             raise FilesLeft(f"{error}. The table was removed; delete the rest of {table.location()}") from error
 
-    def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> int:
-        """Commit the files of a plan with the state after it; return the number of refused attempts.
+    def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> Landed:
+        """Commit the files of a plan with the state after it.
 
         Args:
             opened: as the plan found the table.
@@ -341,7 +343,7 @@ class IcebergTarget:
         removed = [opened.replaceable[path] for path in added.replaced]
         columns = changed_columns(opened.table, opened.describer.schema.fields)
         change = SnapshotChange(files, removed, summary, plan, opened.table.metadata.current_snapshot_id, columns)
-        return commit(self._catalog, self._name.name, change, opened.head, self._accept)
+        return self._landed(commit(self._catalog, self._name.name, change, opened.head, self._accept), state)
 
     def mark(self, keys: Sequence[Key]) -> None:
         """Do nothing: the state has the mark, and readers of Iceberg see no directory."""
@@ -358,6 +360,9 @@ class IcebergTarget:
         except Exception as error:  # noqa: BLE001  (the commit has landed)
             log.warning("table_cleanup_failed", table=str(self._name), error=str(error))
             return 0
+
+    def _landed(self, done: Committed, state: TableState) -> Landed:
+        return Landed(self._opened(done.table, state, done.snapshot_id), done.refused)
 
     def _opened(self, table: Table, state: TableState, head: int | None) -> Opened:
         given = layout_at(self._layout, state, self._schema_of)

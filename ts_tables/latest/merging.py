@@ -1,8 +1,8 @@
 """What a commit of a table of newest records adds: the buckets that new rows or an election touch, written again."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
@@ -12,7 +12,7 @@ from ts_tables.latest.tasks import NewestTask, by_key
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
-from ts_tables.targets import OpenedBuckets
+from ts_tables.targets import OpenedBuckets, TableChange
 from ts_tables.tasks import Task, TaskResult
 
 
@@ -23,41 +23,37 @@ class Merged:
     Attributes:
         files: new ones, as they are described.
         replaced: paths of the former ones.
-        buckets: their number.
         bytes: of the former files.
     """
 
     files: Sequence[Mapping[str, Any]]
     replaced: Sequence[str]
-    buckets: int
     bytes: int
 
 
 def merge(
-    opened: OpenedBuckets,
+    change: TableChange,
     staged: Sequence[Mapping[str, Any]],
     removed: Sequence[TakenBack],
     stage: Layout,
-    plan: tuple[str, Iterator[int]],
     run_tasks: Callable[[Sequence[Task]], Sequence[TaskResult]],
 ) -> Merged:
     """Write the touched buckets again.
 
     Args:
-        opened: the table.
+        change: of the table.
         staged: new rows, as `ts_tables.latest.tasks.Staging.describe` returns them.
         removed: rows that an election removed from the log.
         stage: the layout of staged files.
-        plan: its id, and the numbers of its parts that are free.
         run_tasks: an engine.
     """
+    opened = cast("OpenedBuckets", change.opened)
     existing, new = opened.buckets(), by_key(staged)
     touched = {*new}
     for each in removed:
         paths = {file.path for file in opened.files_with(each)}
         touched |= {key for key, files in existing.items() if any(file.path in paths for file in files)}
     before = [tuple(existing.get(key, ())) for key in sorted(touched)]
-    identity, numbers = plan
     tasks = [
         NewestTask(
             files,
@@ -65,15 +61,13 @@ def merge(
             tuple(removed),
             opened.layout,
             stage,
-            opened.files(identity, next(numbers), ()),
+            change.files(()),
         )
         for key, files in zip(sorted(touched), before, strict=True)
     ]
     written = [file for result in run_tasks(tasks) for file in result.files]
     replaced = [file for files in before for file in files]
-    return Merged(
-        written, [file.path for file in replaced], len(touched), sum(opened.size_of(file) for file in replaced)
-    )
+    return Merged(written, [file.path for file in replaced], sum(opened.size_of(file) for file in replaced))
 
 
 def read_again(

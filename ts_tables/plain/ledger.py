@@ -109,8 +109,8 @@ class Ledger:
             read = self._completed(read, entry)
         return read.contents
 
-    def commit(self, contents: Contents, entry: LedgerEntry) -> None:
-        """Put the next entry, and complete it.
+    def commit(self, contents: Contents, entry: LedgerEntry) -> Contents:
+        """Put the next entry, complete it, and return the contents after it.
 
         Raises:
             HeadMoved: another run has put it.
@@ -142,8 +142,7 @@ class Ledger:
             raise HeadMoved(
                 f"{self._store.location}: the table was created again since this run was planned; run it again"
             )
-        if read.contents.number < entry.number:
-            self._completed(read, entry)
+        return (self._completed(read, entry) if read.contents.number < entry.number else read).contents
 
     def pending(self, contents: Contents) -> LedgerEntry | None:
         """Return the entry that has landed and is not complete; None if there is no such entry."""

@@ -21,7 +21,7 @@ from ts_tables.plain.holding import Holding
 from ts_tables.plain.ledger import Ledger, staged_plans
 from ts_tables.plain.opened import OpenedFiles
 from ts_tables.plain.staging import Place
-from ts_tables.targets import Added, SchemaOf, TableContents, layout_at
+from ts_tables.targets import Added, Landed, SchemaOf, TableContents, Target, layout_at
 
 _FILE_SCHEME: Final = "file://"
 _OF_ONE_COMPRESSION: Final = (FileFormat.JSON_LINES, FileFormat.TEXT)  # no file names its own
@@ -32,7 +32,7 @@ _SHOWN_BYTES: Final = 100
 log = structlog.get_logger("ts_tables")
 
 
-class PlainTarget:
+class PlainTarget(Target):
     """One table of plain files.
 
     Args:
@@ -92,8 +92,7 @@ class PlainTarget:
         """
         contents = self._current()
         self._check_layout(contents)
-        layout = layout_at(self._layout, contents.state, self._schema_of)
-        return OpenedFiles(contents, layout, self._place, self._holding)
+        return self._opened(contents)
 
     def open_any(self) -> OpenedFiles:
         """Return the table, with the paths of files that the store does not have; raise as `open`."""
@@ -159,8 +158,8 @@ class PlainTarget:
             self._store.delete([each.path for each in (*contents.files, *shown)])
             self._store.delete([each.key for each in self._store.list() if _is_mark(each.key)])
 
-    def commit(self, opened: OpenedFiles, plan: str, state: TableState, added: Added) -> int:
-        """Commit the files of a plan with the state after it; return 0, because no attempt is repeated.
+    def commit(self, opened: OpenedFiles, plan: str, state: TableState, added: Added) -> Landed:
+        """Commit the files of a plan with the state after it.
 
         Args:
             opened: as the plan found the table.
@@ -188,9 +187,9 @@ class PlainTarget:
         if entry.removed:
             # A run that was paused amid an earlier entry must find no bytes of a file that this one removes.
             self._clean(None)
-        self._ledger.commit(contents, entry)
+        after = self._ledger.commit(contents, entry)
         self._copied |= {each.staged for each in entry.shown} | {each.path for each in contents.held}
-        return 0
+        return Landed(self._opened(after))
 
     def mark(self, keys: Sequence[Key]) -> None:
         """Put `_SUCCESS` into the directories of partition keys.
@@ -229,6 +228,10 @@ class PlainTarget:
             self._store.delete(keys)
             removed += len({*keys} - self._copied)
         return removed
+
+    def _opened(self, contents: Contents) -> OpenedFiles:
+        layout = layout_at(self._layout, contents.state, self._schema_of)
+        return OpenedFiles(contents, layout, self._place, self._holding)
 
     def _current(self) -> Contents:
         """Return the contents after each entry that landed is complete, and remove what was staged for those."""
