@@ -34,37 +34,72 @@ if TYPE_CHECKING:
 
 _PARTITIONS: Final = re.compile(r"\d{1,10}(-\d{1,10})?(,\d{1,10}(-\d{1,10})?)*", re.ASCII)
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help=f"The agents' <clusterId>.properties, or its directory; default without --url: ${CONFIG_VARIABLE}.",
-        metavar="FILE_OR_DIR",
-    ),
-]
-UrlOption = Annotated[
-    str | None, typer.Option("--url", help="Location of the store, as in s3://bucket/base/prefix; instead of --config.")
-]
-ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", help="The cluster's id; with --url, or a directory of several files.")
-]
-EntropyOption = Annotated[
-    int | None,
-    typer.Option(
-        "--entropy-bits",
-        help="Number of entropy bits of the keys, with --url; default: from the archive.",
-    ),
-]
 TopicsArgument = Annotated[
     list[str] | None, typer.Argument(help="Names, or regular expressions of whole names; default: all topics.")
 ]
 PartitionsOption = Annotated[
     str | None, typer.Option("--partition", "-p", help="Numbers and ranges, as in 0,3-5; default: all.")
 ]
-IncarnationOption = Annotated[
-    str, typer.Option("--incarnation", help="Incarnation of a topic: newest, oldest, a number from 1, or a topic id.")
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOptions:
+    """The options that name an archive (`tsctl.option_groups`)."""
+
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help=f"The agents' <clusterId>.properties, or its directory; default without --url: ${CONFIG_VARIABLE}.",
+            metavar="FILE_OR_DIR",
+        ),
+    ] = None
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="Location of the store, as in s3://bucket/base/prefix; instead of --config."),
+    ] = None
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="The cluster's id; with --url, or a directory of several files.")
+    ] = None
+    entropy_bits: Annotated[
+        int | None,
+        typer.Option(
+            "--entropy-bits", help="Number of entropy bits of the keys, with --url; default: from the archive."
+        ),
+    ] = None
+
+    def name(self) -> ArchiveName:
+        """Return the name of the archive.
+
+        Raises:
+            ConfigurationError: as `name_archive`.
+        """
+        return name_archive(self.config, self.url, self.cluster, self.entropy_bits)
+
+    def reader(
+        self, *, warn: "Callable[[str | Loss], None]", registry: "SchemaSource | str | None" = None
+    ) -> "ReaderArchive":
+        """Return the archive, for scans.
+
+        Args:
+            warn: is called with warnings and losses of scans.
+            registry: of schemas.
+
+        Raises:
+            ConfigurationError: as `name_archive`.
+        """
+        from ts_reader import Archive as ReaderArchive  # noqa: PLC0415  (pyarrow, only for commands that decode)
+
+        name = self.name()
+        further: dict[str, Any] = {
+            "registry": registry,
+            "wording": replace(WORDING, names={**WORDING.names, "prefix_entropy_bits": name.option.removesuffix("=")}),
+            "warn": warn,
+        }
+        if name.file is not None:
+            return ReaderArchive(config=name.file.path, **further)
+        return ReaderArchive(self.url, self.cluster, prefix_entropy_bits=self.entropy_bits, **further)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,41 +113,6 @@ class HeldTopic:
 
     store: ObjectStore
     topic: Topic
-
-
-def open_reader(
-    config: Path | None,
-    url: str | None,
-    cluster: str | None,
-    entropy_bits: int | None,
-    *,
-    warn: "Callable[[str | Loss], None]",
-    registry: "SchemaSource | str | None" = None,
-) -> "ReaderArchive":
-    """Return the archive that the options name, for scans.
-
-    Args:
-        config: the options, like the next three.
-        url: of the location.
-        cluster: its id.
-        entropy_bits: of the keys.
-        warn: is called with warnings and losses of scans.
-        registry: of schemas.
-
-    Raises:
-        ConfigurationError: as `name_archive`.
-    """
-    from ts_reader import Archive as ReaderArchive  # noqa: PLC0415  (pyarrow, only for commands that decode)
-
-    name = name_archive(config, url, cluster, entropy_bits)
-    further: dict[str, Any] = {
-        "registry": registry,
-        "wording": replace(WORDING, names={**WORDING.names, "prefix_entropy_bits": name.option.removesuffix("=")}),
-        "warn": warn,
-    }
-    if name.file is not None:
-        return ReaderArchive(config=name.file.path, **further)
-    return ReaderArchive(url, cluster, prefix_entropy_bits=entropy_bits, **further)
 
 
 @dataclass(frozen=True, slots=True)

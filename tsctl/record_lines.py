@@ -10,8 +10,8 @@ Bytes in a decoded value become base64; decimals, times and numbers that JSON do
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -21,9 +21,12 @@ from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.options.scan_options import CORRUPT_COLUMN
 from ts_reader.query.query import CorruptionMode
 from ts_reader.schemas.choice import parse_codec
-from ts_reader.schemas.contract import Codec
+from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.rows import jsonable
 from tsctl.results import values_of
+
+if TYPE_CHECKING:
+    from ts_reader import Archive
 
 
 def _base64(data: bytes) -> str:
@@ -177,3 +180,47 @@ class RecordLines:
             return [None] * rows.num_rows
         found: list[bytes | None] = rows.column(CORRUPT_COLUMN).to_pylist()
         return found
+
+
+class RecordPrinter:
+    """Writes records as JSON lines.
+
+    Args:
+        archive: opens the codecs.
+        write: is called with each line.
+        key: the form of keys, as of `parse_form`, like the next two.
+        value: of values.
+        header: of header values.
+    """
+
+    def __init__(
+        self,
+        archive: "Archive",
+        write: Callable[[dict[str, Any]], None],
+        key: str = DEFAULT,
+        value: str = DEFAULT,
+        header: str = DEFAULT,
+    ) -> None:
+        self._archive = archive
+        self._write = write
+        self._texts = ((Part.KEY, key), (Part.VALUE, value), (Part.VALUE, header))
+
+    def print(self, topic: str, partition: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write the records of a partition.
+
+        Args:
+            topic: its name.
+            partition: its number.
+            batches: with the columns of `columns_read`.
+
+        Raises:
+            as `Form.shown`.
+        """
+        lines = RecordLines(topic, partition, *(self._form(topic, *each) for each in self._texts))
+        for batch in batches:
+            for some in lines.of(batch):
+                for line in some:
+                    self._write(line)
+
+    def _form(self, topic: str, part: Part, text: str) -> Form:
+        return Form(text, None if text in BYTES else self._archive.codec(topic, part, text))

@@ -8,6 +8,7 @@ import csv
 import io
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ class ResultFormat(StrEnum):
     ARROW = "arrow"
 
 
+FILES: Final = (ResultFormat.PARQUET, ResultFormat.ARROW)  # they need a file
 Batches = Generator[pa.RecordBatch, None, None]
 
 
@@ -85,6 +87,25 @@ def write_file(form: ResultFormat, schema: pa.Schema, batches: Batches, path: Pa
             writer.write_batch(batch.rename_columns(names))
             count += batch.num_rows
     return count
+
+
+def write_result(form: ResultFormat, schema: pa.Schema, batches: Batches, to: Path | None) -> int | None:
+    """Write all rows to a file, or as text to standard output; return the number of rows of a Parquet or Arrow file.
+
+    Args:
+        form: no table.
+        schema: of the rows.
+        batches: the rows.
+        to: the file; None for standard output, which has no Parquet and no Arrow.
+    """
+    if to is None:
+        write_text(form, schema, batches, sys.stdout)
+    elif form in FILES:
+        return write_file(form, schema, batches, to)
+    else:
+        with complete_file(to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+            write_text(form, schema, batches, file)
+    return None
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -9,11 +10,13 @@ import typer
 
 from ts_common.durations import DAY, duration_milliseconds
 from ts_common.errors import ConfigurationError
-from ts_common.log_format.limits import BatchLimit
+from ts_common.log_format.limits import MAX_BATCH_BYTES, BatchLimit
 from ts_common.model import is_topic_name
 from ts_reader.options.archive_name import NAMES
-from ts_reader.query.query import CorruptionMode, Undecoded, Wording
-from ts_reader.query.timestamps import EXPECTED, milliseconds_of
+from ts_reader.query.moments import EXPECTED, milliseconds_of
+from ts_reader.query.policies import Mode, Undecoded
+from ts_reader.query.wording import Wording
+from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.schemas.choice import parse_codec
 
 if TYPE_CHECKING:
@@ -49,18 +52,6 @@ _TOPIC: Final = "topic:"
 _MOST_DAYS: Final = 100_000
 
 
-IsolationOption = Annotated[
-    Literal["read_uncommitted", "read_committed"],
-    typer.Option("--isolation", help="read_committed leaves out aborted and open transactions."),
-]
-ModeOption = Annotated[
-    CorruptionMode,
-    typer.Option(
-        "--mode",
-        case_sensitive=False,
-        help="What corrupt batches do: end the command, be left out, or be a row with the bytes in _corrupt_record.",
-    ),
-]
 FromOption = Annotated[
     str | None,
     typer.Option("--from", help="First offset, or a time: 2026-11-22T06:00:00Z (UTC by default), @milliseconds."),
@@ -80,22 +71,105 @@ UndecodedOption = Annotated[
         "key_error or value_error.",
     ),
 ]
-TimestampMsOption = Annotated[
-    bool, typer.Option("--timestamp-ms", help="Adds timestampMs: the timestamp as stored, in milliseconds.")
+IncarnationOption = Annotated[
+    str, typer.Option("--incarnation", help="Incarnation of a topic: newest, oldest, a number from 1, or a topic id.")
 ]
-RegistryOption = Annotated[
-    str | None,
+
+
+# The limit is a setting of the process, so that no code between a command and its decoders has to pass it on.
+_OPTION: Final = "--max-batch-bytes"
+_current = BatchLimit(option=_OPTION)
+
+
+def batch_limit() -> BatchLimit:
+    """Return the limit of the running command."""
+    return _current
+
+
+def _set(most: int) -> int:
+    global _current  # noqa: PLW0603  (see above)
+    _current = BatchLimit(most, _OPTION)
+    return most
+
+
+MaxBatchBytesOption = Annotated[
+    int,
     typer.Option(
-        "--registry",
-        metavar="URL|topic:NAME",
-        help="Schemas: the URL of a registry, or its archived topic, as in topic:_schemas. "
-        f"Credentials: {', '.join(_VARIABLES.values())} of the environment.",
+        _OPTION,
+        min=1 << 20,
+        callback=_set,
+        help="Maximum bytes of one record batch in memory, as stored and as decompressed.",
     ),
 ]
-RegistryCaOption = Annotated[
-    Path | None,
-    typer.Option("--registry-ca", help="File of the authorities that sign the registry's certificate, PEM."),
-]
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """Where schemas are."""
+
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry",
+            metavar="URL|topic:NAME",
+            help="Schemas: the URL of a registry, or its archived topic, as in topic:_schemas. "
+            f"Credentials: {', '.join(_VARIABLES.values())} of the environment.",
+        ),
+    ] = None
+    registry_ca: Annotated[
+        Path | None,
+        typer.Option("--registry-ca", help="File of the authorities that sign the registry's certificate, PEM."),
+    ] = None
+
+    def open(self, problems: list[str]) -> "SchemaSource | str | None":
+        """Return the schemas, as `ts_reader.Archive` accepts them."""
+        if self.registry is None or self.registry.startswith(_TOPIC):
+            if self.registry_ca is not None:
+                problems.append(f"--registry-ca={self.registry_ca}: it is for the URL of a registry; give --registry")
+            return self.registry
+        from ts_reader.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
+
+        given: dict[str, Any] = {
+            name: os.environ[variable] for name, variable in _VARIABLES.items() if os.environ.get(variable)
+        }
+        try:
+            return Registry(self.registry, ca_file=self.registry_ca, **given)
+        except ConfigurationError as error:
+            problems += [f"--registry: {problem}" for problem in error.problems]
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """How records are read."""
+
+    isolation: Annotated[
+        Literal["read_uncommitted", "read_committed"],
+        typer.Option("--isolation", help="read_committed leaves out aborted and open transactions."),
+    ] = "read_uncommitted"
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            case_sensitive=False,
+            help="What corrupt batches do: end the command, be left out, or be a row with the bytes in "
+            "_corrupt_record.",
+        ),
+    ] = Mode.FAILFAST
+    timestamp_ms: Annotated[
+        bool, typer.Option("--timestamp-ms", help="Adds timestampMs: the timestamp as stored, in milliseconds.")
+    ] = False
+    incarnation: IncarnationOption = NEWEST
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES
+
+    def arguments(self) -> dict[str, Any]:
+        """Return arguments of a scan; those of its columns are the command's."""
+        return {
+            "isolation_level": self.isolation,
+            "mode": self.mode.value,
+            "incarnation": self.incarnation,
+            "max_batch_bytes": self.max_batch_bytes,
+        }
 
 
 def parse_codecs(option: str, texts: Sequence[str], problems: list[str]) -> dict[str | None, str]:
@@ -127,24 +201,6 @@ def parse_codecs(option: str, texts: Sequence[str], problems: list[str]) -> dict
 def codec_of(codecs: Mapping[str | None, str], topic: str) -> str | None:
     """Return the codec of a topic; None for bytes."""
     return codecs.get(topic, codecs.get(None))
-
-
-def open_registry(registry: str | None, ca_file: Path | None, problems: list[str]) -> "SchemaSource | str | None":
-    """Return the schemas that the options name, as `ts_reader.Archive` accepts them."""
-    if registry is None or registry.startswith(_TOPIC):
-        if ca_file is not None:
-            problems.append(f"--registry-ca={ca_file}: it is for the URL of a registry; give --registry")
-        return registry
-    from ts_reader.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
-
-    given: dict[str, Any] = {
-        name: os.environ[variable] for name, variable in _VARIABLES.items() if os.environ.get(variable)
-    }
-    try:
-        return Registry(registry, ca_file=ca_file, **given)
-    except ConfigurationError as error:
-        problems += [f"--registry: {problem}" for problem in error.problems]
-        return None
 
 
 def held_partitions(
@@ -230,30 +286,3 @@ def parse_bounds(start: str | None, end: str | None, problems: list[str], *, off
     if "starting_timestamp" in found:
         found["starting_without_match"] = "latest"
     return found
-
-
-# The limit is a setting of the process, so that no code between a command and its decoders has to pass it on.
-_OPTION: Final = "--max-batch-bytes"
-_current = BatchLimit(option=_OPTION)
-
-
-def batch_limit() -> BatchLimit:
-    """Return the limit of the running command."""
-    return _current
-
-
-def _set(most: int) -> int:
-    global _current  # noqa: PLW0603  (see above)
-    _current = BatchLimit(most, _OPTION)
-    return most
-
-
-MaxBatchBytesOption = Annotated[
-    int,
-    typer.Option(
-        _OPTION,
-        min=1 << 20,
-        callback=_set,
-        help="Maximum bytes of one record batch in memory, as stored and as decompressed.",
-    ),
-]

@@ -14,21 +14,21 @@ from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_topic_name
 from ts_common.store.contract import IfMatch
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import is_topic_id
-from tsctl.archive_options import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
+from tsctl.archive_options import ArchiveOptions, JsonOption, open_archive
+from tsctl.option_groups import with_groups
 from tsctl.output import Output
 
 _MILLISECONDS = 1000
 
 
+@with_groups
 def adopt_topic_id(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
     topic_id: Annotated[str, typer.Argument(help="The new id, as in the agent's error and partition.metadata.")],
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     separate: Annotated[
         bool, typer.Option("--separate", help="The log is another one: the id starts a new incarnation of the topic.")
     ] = False,
@@ -41,7 +41,7 @@ def adopt_topic_id(
         problems.append(f"{topic_id}: a topic id has 22 characters, letters, digits, '-' and '_'")
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    name = name_archive(config, url, cluster, entropy_bits)
+    name = given.name()
     with open_archive(name, output.warn) as archive:
         store, key = archive.store_of(topic), archive.keys.incarnations(topic)
         known, etag = read_incarnations(store, archive.keys, topic)

@@ -1,45 +1,33 @@
 """`tsctl cat`: the records of a range, as JSON lines, CSV, Parquet or Arrow."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ts_common.errors import ConfigurationError
-from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.bounds import Loss
-from ts_reader.query.query import CorruptionMode
-from ts_reader.reading.incarnation_option import NEWEST
+from ts_reader.query.losses import Loss
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
-    IncarnationOption,
+    ArchiveOptions,
     PartitionsOption,
-    UrlOption,
-    open_reader,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
 from tsctl.json_lines import json_line
+from tsctl.option_groups import with_groups
 from tsctl.output import Output
 from tsctl.scan_options import (
     WORDING,
     FromOption,
-    IsolationOption,
-    MaxBatchBytesOption,
-    ModeOption,
-    RegistryCaOption,
-    RegistryOption,
-    TimestampMsOption,
+    RegistryOptions,
+    ScanOptions,
     ToOption,
     held_partitions,
-    open_registry,
     parse_bounds,
 )
 
@@ -47,101 +35,97 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ts_reader import Archive, FarTimes, Scan
-    from tsctl.record_lines import Form
-    from tsctl.results import ResultFormat
 
 _FORMS: Final = "Form of {}: utf8, hex, base64 or a codec: json, int, long, registry, avro,schema.file=FILE and so on."
-_FILES: Final = "parquet", "arrow"
 
 
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """In which form records are shown."""
+
+    key: Annotated[str | None, typer.Option("--key", help=_FORMS.format("keys"))] = None
+    value: Annotated[str | None, typer.Option("--value", help=_FORMS.format("values"))] = None
+    header: Annotated[str | None, typer.Option("--header", help=_FORMS.format("header values"))] = None
+    form: Annotated[
+        str, typer.Option("--format", help="json lines; or columns with types as csv, parquet or arrow.")
+    ] = "json"
+    to: Annotated[Path | None, typer.Option("--output", help="File for the records; it must not exist.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as --format json.")] = False
+
+    @property
+    def is_json(self) -> bool:
+        """Whether records are JSON lines; else they are columns with types."""
+        return self.form == "json"
+
+    def check(self, problems: list[str], *, timestamp_ms: bool) -> None:
+        """Append a sentence for each mistake."""
+        from tsctl.record_lines import BYTES, DEFAULT, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
+        from tsctl.results import FILES, ResultFormat  # noqa: PLC0415  (the same)
+
+        form = self.form
+        accepted = [each.value for each in ResultFormat if each is not ResultFormat.TABLE]
+        if form not in accepted:
+            problems.append(f"--format={form}: accepted are {', '.join(accepted)}")
+        if self.as_json and not self.is_json:
+            problems.append(f"--json and --format={form}: give one of the two")
+        if form in FILES and self.to is None:
+            problems.append(f"--format={form}: --output FILE is needed")
+        for option, text in (("--key", self.key), ("--value", self.value), ("--header", self.header)):
+            try:
+                if parse_form(text or DEFAULT) in BYTES and not self.is_json:
+                    problems.append(f"{option}={text}: --format {form} keeps bytes; drop {option}")
+            except ValueError as error:
+                problems.append(f"{option}={text}: {error}")
+        if self.header is not None and not self.is_json:
+            problems.append(f"--header={self.header}: --format {form} keeps the bytes of header values; drop --header")
+        if timestamp_ms and self.is_json:
+            problems.append("--timestamp-ms: the timestamp of JSON lines is as stored; drop it")
+
+
+@with_groups
 def cat(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
     partition: PartitionsOption = None,
     start: FromOption = None,
     end: ToOption = None,
     most: Annotated[int | None, typer.Option("--max", min=1, help="Maximum number of records.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help=_FORMS.format("keys"))] = None,
-    value: Annotated[str | None, typer.Option("--value", help=_FORMS.format("values"))] = None,
-    header: Annotated[str | None, typer.Option("--header", help=_FORMS.format("header values"))] = None,
-    registry: RegistryOption = None,
-    registry_ca: RegistryCaOption = None,
-    form: Annotated[
-        str, typer.Option("--format", help="json lines; or columns with types as csv, parquet or arrow.")
-    ] = "json",
-    to: Annotated[Path | None, typer.Option("--output", help="File for the records; it must not exist.")] = None,
-    isolation: IsolationOption = "read_uncommitted",
-    mode: ModeOption = CorruptionMode.FAILFAST,
-    timestamp_ms: TimestampMsOption = False,
-    incarnation: IncarnationOption = NEWEST,
-    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as --format json.")] = False,
+    *,
+    forms: _Forms,
+    schemas: RegistryOptions,
+    read: ScanOptions,
+    given: ArchiveOptions,
 ) -> None:
     """Print the records of a topic or a range of it, partition by partition."""
-    from tsctl.record_lines import BYTES, DEFAULT, columns_read, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
-    from tsctl.results import ResultFormat  # noqa: PLC0415  (the same)
+    from tsctl.record_lines import columns_read  # noqa: PLC0415  (pyarrow, only for commands that decode)
 
     problems: list[str] = []
-    accepted = [each.value for each in ResultFormat if each is not ResultFormat.TABLE]
-    if form not in accepted:
-        problems.append(f"--format={form}: accepted are {', '.join(accepted)}")
-    if as_json and form != ResultFormat.JSON:
-        problems.append(f"--json and --format={form}: give one of the two")
-    if form in _FILES and to is None:
-        problems.append(f"--format={form}: --output FILE is needed")
-    forms = {"--key": key, "--value": value, "--header": header}
-    for option, text in forms.items():
-        try:
-            if parse_form(text or DEFAULT) in BYTES and form != ResultFormat.JSON:
-                problems.append(f"{option}={text}: --format {form} keeps bytes; drop {option}")
-        except ValueError as error:
-            problems.append(f"{option}={text}: {error}")
-    if header is not None and form != ResultFormat.JSON:
-        problems.append(f"--header={header}: --format {form} keeps the bytes of header values; drop --header")
-    if timestamp_ms and form == ResultFormat.JSON:
-        problems.append("--timestamp-ms: the timestamp of JSON lines is as stored; drop it")
+    forms.check(problems, timestamp_ms=read.timestamp_ms)
     bounds = parse_bounds(start, end, problems, offsets=True)
-    schemas = open_registry(registry, registry_ca, problems)
+    registry = schemas.open(problems)
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    shown = _Shown(ResultFormat(form), to, most)
-    archive = open_reader(config, url, cluster, entropy_bits, warn=shown.heard, registry=schemas)
-    is_json = form == ResultFormat.JSON
+    shown = _Shown(forms, most)
+    archive = given.reader(warn=shown.heard, registry=registry)
     scan = archive.scan(
         topic,
-        partitions=held_partitions(archive, topic, parse_partitions(partition), incarnation),
-        columns=columns_read(mode) if is_json else None,
+        partitions=held_partitions(archive, topic, parse_partitions(partition), read.incarnation),
+        columns=columns_read(read.mode) if forms.is_json else None,
         include_headers=True,
-        include_timestamp_ms=is_json or timestamp_ms,
-        key=None if is_json else key,
-        value=None if is_json else value,
+        include_timestamp_ms=forms.is_json or read.timestamp_ms,
+        key=None if forms.is_json else forms.key,
+        value=None if forms.is_json else forms.value,
         undecoded="null",
-        isolation_level=isolation,
-        mode=mode.value,
-        incarnation=incarnation,
         fail_on_data_loss=False,
-        max_batch_bytes=max_batch_bytes,
+        **read.arguments(),
         **bounds,
     )
-    if is_json:
-        shown.lines(scan, [_form(archive, topic, part, text or DEFAULT) for part, text in forms.items()])
+    if forms.is_json:
+        shown.lines(scan, archive)
     else:
         shown.columns(scan)
     shown.ended()
     if shown.lost:
         raise typer.Exit(ExitCode.FOUND)
-
-
-def _form(archive: "Archive", topic: str, option: str, text: str) -> "Form":
-    from ts_reader.schemas.contract import Part  # noqa: PLC0415  (pyarrow)
-    from tsctl.record_lines import BYTES, Form  # noqa: PLC0415  (the same)
-
-    if text in BYTES:
-        return Form(text, None)
-    return Form(text, archive.codec(topic, Part.KEY if option == "--key" else Part.VALUE, text))
 
 
 class _Shown:
@@ -151,10 +135,10 @@ class _Shown:
         lost: whether offsets of what was shown are lost.
     """
 
-    def __init__(self, form: "ResultFormat", to: Path | None, most: int | None) -> None:
+    def __init__(self, forms: _Forms, most: int | None) -> None:
         self.lost = False
-        self._form = form
-        self._to = to
+        self._forms = forms
+        self._to = forms.to
         self._left = most
         self._losses: list[Loss] = []
         self._far = 0
@@ -171,18 +155,17 @@ class _Shown:
         else:
             self._output.warn(warning)
 
-    def lines(self, scan: "Scan", forms: "list[Form]") -> None:
+    def lines(self, scan: "Scan", archive: "Archive") -> None:
         """Write JSON lines to standard output or to the file."""
-        from tsctl.record_lines import RecordLines  # noqa: PLC0415  (pyarrow)
+        from tsctl.record_lines import DEFAULT, RecordPrinter  # noqa: PLC0415  (pyarrow)
         from tsctl.results import complete_file  # noqa: PLC0415  (the same)
 
-        def written(write: Any) -> None:
+        forms = [text or DEFAULT for text in (self._forms.key, self._forms.value, self._forms.header)]
+
+        def written(write: Callable[[dict[str, Any]], None]) -> None:
+            printer = RecordPrinter(archive, write, *forms)
             for partition, batches in self._partitions(scan):
-                lines = RecordLines(partition.topic, partition.partition, *forms)
-                for batch in batches:
-                    for some in lines.of(batch):
-                        for line in some:
-                            write(line)
+                printer.print(partition.topic, partition.partition, batches)
 
         if self._to is None:
             written(self._output.row)
@@ -192,16 +175,10 @@ class _Shown:
 
     def columns(self, scan: "Scan") -> None:
         """Write columns with types."""
-        from tsctl.results import ResultFormat, complete_file, write_file, write_text  # noqa: PLC0415  (pyarrow)
+        from tsctl.results import ResultFormat, write_result  # noqa: PLC0415  (pyarrow)
 
         batches = (batch for _, each in self._partitions(scan) for batch in each)
-        if self._form is not ResultFormat.CSV and self._to is not None:
-            write_file(self._form, scan.schema, batches, self._to)
-        elif self._to is None:
-            write_text(self._form, scan.schema, batches, sys.stdout)
-        else:
-            with complete_file(self._to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-                write_text(self._form, scan.schema, batches, file)
+        write_result(ResultFormat(self._forms.form), scan.schema, batches, self._to)
 
     def _partitions(self, scan: "Scan") -> "Iterator[tuple[TopicPartition, Iterator[pa.RecordBatch]]]":
         """Yield partitions with their batches, until the maximum is reached."""

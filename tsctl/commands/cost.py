@@ -10,16 +10,18 @@ import typer
 from ts_common.config.file_values import parse_seconds, parse_size
 from ts_common.errors import ConfigurationError
 from ts_common.store.factory import Scheme, parse_location
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.topics import some
-from tsctl.archive_options import ClusterOption, ConfigOption, EntropyOption, JsonOption, TopicsArgument, UrlOption
+from tsctl.archive_options import ArchiveOptions, JsonOption, TopicsArgument
 from tsctl.cost.bill import Change
 from tsctl.cost.bill_tables import fields, section
 from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import EXAMPLE, read_prices
+from tsctl.option_groups import with_groups
 from tsctl.output import Output
 
 
+@with_groups
 def cost(
     topics: TopicsArgument = None,
     prices: Annotated[
@@ -37,10 +39,8 @@ def cost(
     example_prices: Annotated[
         bool, typer.Option("--example-prices", help="Write an example of a price file, and end.")
     ] = False,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show what the archive costs a month, and what a change would do."""
@@ -49,7 +49,7 @@ def cost(
         return
     size = None if segment_bytes is None else _parsed("--segment-bytes", segment_bytes, parse_size)
     days = None if retention is None else _parsed("--retention", retention, parse_seconds) / 86_400
-    output, name = Output(as_json), name_archive(config, url, cluster, entropy_bits)
+    output, name = Output(as_json), given.name()
     others = [each.location for each in name.endpoints if parse_location(each.location).scheme is not Scheme.S3]
     if prices is None and others:
         problem = f"--prices is missing: {some(others)} is not S3; edit a copy of what --example-prices writes"

@@ -19,24 +19,21 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.options.archive_name import name_archive
-from ts_reader.query.bounds import loss_of
+from ts_reader.query.losses import loss_of
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
-    IncarnationOption,
+    ArchiveOptions,
     JsonOption,
     PartitionsOption,
     TopicsArgument,
-    UrlOption,
     open_archive,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
+from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso
+from tsctl.scan_options import IncarnationOption
 
 
 class GapState(StrEnum):
@@ -62,6 +59,7 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
+@with_groups
 def gaps(
     topics: TopicsArgument = None,
     partition: PartitionsOption = None,
@@ -70,15 +68,13 @@ def gaps(
         bool, typer.Option("--all", help="Also gap records whose range was shipped or expired since.")
     ] = False,
     incarnation: IncarnationOption = NEWEST,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """List the offsets between log start and next offset that the store does not hold, and why."""
     output = Output(as_json)
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    name, numbers = given.name(), parse_partitions(partition)
     damaged: list[str] = []
     with open_archive(name, output.warn) as archive:
         held = archive.topics(topics or (), numbers, incarnation)

@@ -21,15 +21,12 @@ from ts_common.errors import (
 )
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.topics import some
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
+    ArchiveOptions,
     JsonOption,
     OpenArchive,
-    UrlOption,
     open_archive,
 )
 from tsctl.exit_codes import ExitCode, code_of
@@ -43,6 +40,7 @@ from tsctl.gc.policy_source import check_cluster_given, missing_topics, read_pol
 from tsctl.gc.reporting import Recording, Summary, show
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import choose_undone, undo
+from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
 from tsctl.repeats import EveryOption, interval_of, stopping
 from tsctl.verify.run import BootstrapOption, CommandConfigOption
@@ -64,6 +62,7 @@ _CHECKS: Final = ("verdict", "check", "text", "location")
 
 
 @gc.command("run")
+@with_groups
 def run(
     policy: PolicyOption = None,
     dry_run: Annotated[
@@ -89,10 +88,8 @@ def run(
     push_gateway: Annotated[
         str | None, typer.Option("--push-gateway", help="Push metrics to this Pushgateway.", metavar="URL")
     ] = None,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Delete what an earlier run planned, if its grace is over; then plan what is due now.
@@ -110,7 +107,7 @@ def run(
             metrics_file=metrics_file is not None,
             push_gateway=push_gateway is not None,
         )
-    name = name_archive(config, url, cluster, entropy_bits)
+    name = given.name()
     seconds = interval_of(every)
     read_policy_of(policy, name)  # a wrong one starts no loop
     record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output), ExitCode.FINE
@@ -140,17 +137,16 @@ def run(
 
 
 @gc.command("ls")
+@with_groups
 def ls(
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs that retention keeps: what they planned, and whether it was deleted or undone."""
     output = Output(as_json)
     rows: list[dict[str, Any]] = []
-    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+    with open_archive(given.name(), output.warn) as archive:
         _check_cluster(archive)
         for store in archive.stores:
             rows += [listed(store, archive.keys, found) for found in list_runs(store, archive.keys)]
@@ -163,20 +159,19 @@ def ls(
 
 
 @gc.command("undo")
+@with_groups
 def undo_run(
     run_name: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="Name of the newest run, as `tsctl gc ls` shows it.")
     ] = None,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Move log.start back to where it was before the newest run, as long as nothing of its plan was deleted."""
     output = Output(as_json)
     now, done = int(time.time() * 1000), []
-    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+    with open_archive(given.name(), output.warn) as archive:
         _check_cluster(archive)
         stores = [store for store in archive.stores if run_name is None or _has_run(store, archive.keys, run_name)]
         if not stores:
@@ -206,16 +201,15 @@ def undo_run(
 
 
 @gc.command("check")
+@with_groups
 def check(
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Check rights, conditional deletes, object lock, versions, lifecycle rules and clocks before a first run."""
     output = Output(as_json)
-    name = name_archive(config, url, cluster, entropy_bits)
+    name = given.name()
     rows: list[dict[str, str]] = []
     with open_archive(name, output.warn) as archive:
         try:
@@ -240,18 +234,17 @@ def check(
 
 
 @gc.command("log")
+@with_groups
 def log(
     run_name: Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as `tsctl gc ls` shows it.")],
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
 ) -> None:
     """Print what became of each object of a plan, as JSON lines: partition, name, bytes, etag, outcome."""
     output = Output(True)
     count = 0
     silent: list[str] = []
-    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+    with open_archive(given.name(), output.warn) as archive:
         _check_cluster(archive)
         for store in archive.stores:
             for found in list_runs(store, archive.keys):

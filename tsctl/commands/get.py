@@ -34,7 +34,7 @@ from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
+from ts_reader.options.archive_name import SOURCE, ArchiveName
 from ts_reader.options.given import Given
 from ts_reader.options.scan_options import BOTH_EDGES, bound_of
 from ts_reader.query.bounds import Bounds, Loss
@@ -43,19 +43,24 @@ from ts_reader.query.plan_partition import plan_partition
 from ts_reader.query.query import Edge, Query, Subscription
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
-    IncarnationOption,
+    ArchiveOptions,
     JsonOption,
     PartitionsOption,
-    UrlOption,
     open_archive,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
+from tsctl.option_groups import with_groups
 from tsctl.output import Advance, Output, size
-from tsctl.scan_options import WORDING, FromOption, MaxBatchBytesOption, ToOption, batch_limit, parse_bounds
+from tsctl.scan_options import (
+    WORDING,
+    FromOption,
+    IncarnationOption,
+    MaxBatchBytesOption,
+    ToOption,
+    batch_limit,
+    parse_bounds,
+)
 
 RANGE_NAME: Final = "range.json"
 
@@ -83,6 +88,7 @@ class Fetched:
         return sorted(copies.values(), key=lambda copy: (copy.base, copy.key))
 
 
+@with_groups
 def get(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
     directory: Annotated[
@@ -96,10 +102,8 @@ def get(
     ] = False,
     incarnation: IncarnationOption = NEWEST,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Write the segments of a topic or a range of it as files that kafka-dump-log reads."""
@@ -107,7 +111,7 @@ def get(
     output, asked = Output(as_json), parse_bounds(start, end, problems, offsets=True)
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    name, numbers = given.name(), parse_partitions(partition)
     query = _query(name, topic, asked)
     written: list[dict[str, object]] = []
     is_whole = True

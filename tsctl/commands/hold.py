@@ -11,11 +11,12 @@ from ts_common.archive.topic_choice import as_pattern
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.topics import some
-from tsctl.archive_options import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
+from tsctl.archive_options import ArchiveOptions, JsonOption, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
+from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso
 from tsctl.scan_options import parse_end
 
@@ -29,6 +30,7 @@ NameArgument = Annotated[
 
 
 @hold.command("add")
+@with_groups
 def add(
     name: NameArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; one line.", metavar="TEXT")],
@@ -57,10 +59,8 @@ def add(
     two_people: Annotated[
         bool, typer.Option("--two-people", help="Only another identity may remove it, by this command.")
     ] = False,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Stop retention of topics until a time, or until the hold is removed. Every store of the archive gets the hold."""
@@ -83,7 +83,7 @@ def add(
         problems.append(f"hold {name}: {error}")
     if problems or wanted is None:
         raise ConfigurationError(SOURCE, problems)
-    archive_name = name_archive(config, url, cluster, entropy_bits)
+    archive_name = given.name()
     with open_archive(archive_name, output.warn) as archive:
         names = archive.names()
         if missing := [topic for topic in chosen if is_topic_name(topic) and topic not in names]:
@@ -103,17 +103,16 @@ def add(
 
 
 @hold.command("ls")
+@with_groups
 def ls(
     every: Annotated[bool, typer.Option("--all", help="Also holds that expired or were removed.")] = False,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """List holds, with the number of topics that each matches now. Exit code 1: one of them cannot be read."""
     output, unreadable, damaged = Output(as_json), list[str](), list[str]()
-    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+    with open_archive(given.name(), output.warn) as archive:
         found = list_holds(archive.stores, archive.keys, _now(), unreadable.append if every else None, damaged.append)
         names = archive.names()
     for message in unreadable:
@@ -143,13 +142,12 @@ def ls(
 
 
 @hold.command("rm")
+@with_groups
 def rm(
     name: NameArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; one line, which stays in the archive.", metavar="TEXT")],
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Remove a hold from every store of the archive. What it was, who removed it and why stays below holds/removed/."""
@@ -158,7 +156,7 @@ def rm(
         Hold(name=name, reason=check_reason(reason), topics=("any",))  # the same rules for the name and for a reason
     except ValueError as error:
         raise ConfigurationError(SOURCE, [f"hold {name}: {error}"]) from error
-    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+    with open_archive(given.name(), output.warn) as archive:
         removed = remove_hold(archive.stores, archive.keys, name, reason, now)
     if as_json:
         output.document({"hold": name, "removed": removed})

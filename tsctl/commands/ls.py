@@ -6,7 +6,7 @@ and segments, the command also reads what each segment covers, from cache object
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -21,25 +21,23 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view, without_commit
 from ts_common.errors import AccessDenied, ObjectNotFound, QueryError
 from ts_common.store.factory import open_store
-from ts_reader.options.archive_name import ArchiveName, name_archive
+from ts_reader.options.archive_name import ArchiveName
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
+    ArchiveOptions,
     HeldTopic,
-    IncarnationOption,
     JsonOption,
     OpenArchive,
     PartitionsOption,
     TopicsArgument,
-    UrlOption,
     open_archive,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
+from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
+from tsctl.scan_options import IncarnationOption
 from tsctl.verify.uncommitted import stuck_commit, uncommitted
 
 
@@ -60,6 +58,7 @@ class SegmentState(StrEnum):
     UNCOMMITTED = "uncommitted"  # it begins at or beyond the next offset
 
 
+@with_groups
 def ls(
     topics: TopicsArgument = None,
     level: Annotated[Level, typer.Option("--level", "-l", help="What each row describes.")] = Level.TOPICS,
@@ -71,10 +70,8 @@ def ls(
     clusters: Annotated[
         bool, typer.Option("--clusters", help="List the clusters of the location; default with --url alone.")
     ] = False,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """List topics, partitions or segments of the archive; with --url alone its clusters.
@@ -83,12 +80,12 @@ def ls(
     """
     output = Output(as_json)
     narrower = topics or partition or all_incarnations or (level, incarnation) != (Level.TOPICS, NEWEST)
-    is_location_alone = url is not None and (config, cluster, entropy_bits) == (None, None, None)
+    is_location_alone = given.url is not None and given == ArchiveOptions(url=given.url)
     if clusters or (is_location_alone and not narrower):
         # A location alone names no cluster; any valid id opens it.
-        _list_clusters(name_archive(config, url, cluster if url is None else "any", entropy_bits), output)
+        _list_clusters((given if given.url is None else replace(given, cluster="any")).name(), output)
         return
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    name, numbers = given.name(), parse_partitions(partition)
     with open_archive(name, output.warn) as archive:
         held = archive.topics(topics or (), numbers, incarnation)
         if all_incarnations:

@@ -10,19 +10,17 @@ from ts_common.durations import duration_milliseconds
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
+    ArchiveOptions,
     JsonOption,
     PartitionsOption,
     TopicsArgument,
-    UrlOption,
     open_archive,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
+from tsctl.option_groups import with_groups
 from tsctl.output import Output
 from tsctl.repair.needs import by_hand, needs_of
 from tsctl.repair.run import How, Repaired, Repairs, RepairStatus
@@ -34,6 +32,7 @@ from tsctl.verify.segment_check import Depth
 _COLUMNS: Final = ("STATUS", "PARTITION", "KIND", "FROM", "TO", "DETAIL", "OBJECTS")
 
 
+@with_groups
 def repair(
     topics: TopicsArgument = None,
     depth: DepthOption = Depth.HEADERS,
@@ -52,16 +51,14 @@ def repair(
     in_flight_hours: InFlightOption = 24.0,
     requests: RequestsOption = 16,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Repair the archive: put back deleted objects, and good copies of damaged ones, from versions or by the agents."""
     output = Output(as_json)
     how = How(from_versions, dry_run, _seconds(wait))
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    name, numbers = given.name(), parse_partitions(partition)
     wanted = VerifyRequest(topics or (), numbers, depth, in_flight_hours, requests, None, None)
     found = run_verification(name, wanted, output)
     needs = needs_of(found.coverages, gaps=gaps)

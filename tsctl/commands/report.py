@@ -8,21 +8,19 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
+    ArchiveOptions,
     JsonOption,
     PartitionsOption,
     TopicsArgument,
-    UrlOption,
     parse_partitions,
 )
 from tsctl.commands.verify import as_fields, summary
 from tsctl.cost.bill_tables import section
 from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import read_prices
+from tsctl.option_groups import with_groups
 from tsctl.output import Output, write_page
 from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.bucket_check import hidden_line
@@ -39,6 +37,7 @@ from tsctl.verify.run import (
 from tsctl.verify.segment_check import Depth
 
 
+@with_groups
 def report(
     file: Annotated[Path, typer.Option("--output", "-o", help="The file to write; an existing file is replaced.")],
     topics: TopicsArgument = None,
@@ -53,15 +52,13 @@ def report(
     prices: Annotated[
         Path | None, typer.Option("--prices", help="A price file: adds what the archive costs a month.")
     ] = None,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Write the coverage of the archive and all findings of verify to one HTML file."""
     output = Output(as_json)
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    name, numbers = given.name(), parse_partitions(partition)
     if not file.absolute().parent.is_dir():
         raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
     priced = None if prices is None else read_prices(prices)

@@ -18,31 +18,29 @@ from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectStore
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.frozen import Span
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.topics import some
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
-    IncarnationOption,
+    ArchiveOptions,
     JsonOption,
     PartitionsOption,
-    UrlOption,
     open_archive,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
+from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
-from tsctl.scan_options import FromOption, ToOption, parse_bounds
+from tsctl.scan_options import FromOption, IncarnationOption, ToOption, parse_bounds
 from tsctl.thaw.objects import ColdObject, cold_objects
 from tsctl.thaw.thawing import Thaw, check_tier
 
 _MOST_DAYS: Final = 3_650
 
 
+@with_groups
 def thaw(
     topic: Annotated[str, typer.Argument(help="Name of the topic; no pattern.")],
     partition: PartitionsOption = None,
@@ -59,10 +57,8 @@ def thaw(
         bool, typer.Option("--wait/--no-wait", help="Wait until all objects can be read, which may need hours.")
     ] = True,
     incarnation: IncarnationOption = NEWEST,
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Make the frozen segments of a topic or a range of it readable, and wait for them.
@@ -75,7 +71,7 @@ def thaw(
         problems.append(f"topic {topic}: it is no name of a topic; one name is expected, and no pattern")
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    name, numbers = given.name(), parse_partitions(partition)
     with open_archive(name, output.warn) as archive:
         catalogs = [
             (entry.store, catalog)

@@ -7,18 +7,15 @@ import typer
 
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
-from ts_reader.options.archive_name import name_archive
 from tsctl.archive_options import (
-    ClusterOption,
-    ConfigOption,
-    EntropyOption,
+    ArchiveOptions,
     JsonOption,
     PartitionsOption,
     TopicsArgument,
-    UrlOption,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
+from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.audit import Side
@@ -43,6 +40,7 @@ _COLUMNS: Final = ("SEVERITY", "CODE", "WHERE", "FROM", "TO", "FOUND", "KEY")
 _SIDES: Final = ("PARTITION", "CLUSTER FROM", "CLUSTER TO", "STORE FROM", "STORE TO", "BEHIND")
 
 
+@with_groups
 def verify(
     topics: TopicsArgument = None,
     depth: DepthOption = Depth.HEADERS,
@@ -65,16 +63,14 @@ def verify(
     command_config: CommandConfigOption = None,
     versions: VersionsOption = False,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
-    config: ConfigOption = None,
-    url: UrlOption = None,
-    cluster: ClusterOption = None,
-    entropy_bits: EntropyOption = None,
+    *,
+    given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Verify the archive: report holes, damage, orphans, and what the cluster holds that the store does not."""
     output = Output(as_json)
     least, shown = parse_severity("--fail-on", fail_on), parse_severity("--severity", severity)
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    name, numbers = given.name(), parse_partitions(partition)
     wanted = VerifyRequest(
         topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions
     )

@@ -169,10 +169,11 @@ class JsonPrinter:
     """
 
     def __init__(self, archive: "Archive", reports: Reports, positions: Positions) -> None:
-        self._archive = archive
+        from tsctl.record_lines import RecordPrinter  # noqa: PLC0415  (only with --json)
+
+        self._records = RecordPrinter(archive, Output(as_json=True).row)
         self._reports = reports
         self._positions = positions
-        self._output = Output(as_json=True)
         self.count = 0
 
     def print(self, consumer: "TieredConsumer", lot: int) -> None:
@@ -188,21 +189,9 @@ class JsonPrinter:
             if table.num_rows:
                 self._reports.forget()
             for topic, partition, rows in _by_partition(table):
-                self._print(topic, partition, rows)
+                self._records.print(topic, partition, rows.to_batches())
                 self.count += rows.num_rows
                 ends[topic, partition] = rows["offset"][-1].as_py() + 1
-
-    def _print(self, topic: str, partition: int, rows: Any) -> None:
-        from ts_reader.schemas.contract import Part  # noqa: PLC0415  (only with --json)
-        from tsctl.record_lines import DEFAULT, Form, RecordLines  # noqa: PLC0415  (only with --json)
-
-        key = Form(DEFAULT, self._archive.codec(topic, Part.KEY, DEFAULT))
-        value = Form(DEFAULT, self._archive.codec(topic, Part.VALUE, DEFAULT))
-        lines = RecordLines(topic, partition, key, value, value)
-        for batch in rows.to_batches():
-            for some in lines.of(batch):
-                for line in some:
-                    self._output.row(line)
 
 
 def _by_partition(table: Any) -> Iterator[tuple[str, int, Any]]:
