@@ -13,21 +13,12 @@ from ts_tables.files.reading import TableFile
 from ts_tables.latest.merging import merge, read_again
 from ts_tables.latest.tasks import Staging
 from ts_tables.marks import Marking
+from ts_tables.parse_tasks import ParseTask, Settled
 from ts_tables.parsing import Parsing, Plans, with_columns
 from ts_tables.planning.plan import TablePlan, TakenBack, left_of
 from ts_tables.planning.work import Work
 from ts_tables.targets import Added, TableChange
-from ts_tables.tasks import (
-    Engine,
-    MergeTask,
-    Output,
-    ParseTask,
-    Settled,
-    TakenBackTask,
-    Task,
-    TaskResult,
-    WriteTask,
-)
+from ts_tables.tasks import Engine, MergeTask, Output, TakenBackTask, Task, TaskResult, WriteTask
 
 
 @dataclass(frozen=True, slots=True)

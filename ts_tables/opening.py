@@ -22,7 +22,8 @@ from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.opened_parser import ParserOpener
-from ts_tables.definition.table_definitions import TableDefinition, TableMode
+from ts_tables.definition.table_definitions import TableDefinition
+from ts_tables.definition.values import TableMode
 from ts_tables.files.file_names import FileNames, without_key
 from ts_tables.files.fitting import FittingParser
 from ts_tables.files.formats import FORMATS

@@ -14,7 +14,8 @@ from ts_reader.schemas.schema_codec import SchemaCodec
 from ts_reader.schemas.schema_source import RegisteredSchema
 from ts_tables.claims.state import TableState
 from ts_tables.definition.parser_definition import OF_SCHEMA, THRIFT, ParserDefinition
-from ts_tables.definition.table_definitions import TableDefinition, TableMode
+from ts_tables.definition.table_definitions import TableDefinition
+from ts_tables.definition.values import TableMode
 from ts_tables.files.parsed_columns import OWN_NAMES
 from ts_tables.parsers.changes import RecordParser
 from ts_tables.parsers.contract import Parser

@@ -1,8 +1,6 @@
 """What a file of tables has: the archive, the catalog, and each table, with what is accepted."""
 
-import re
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 import pyarrow as pa
@@ -18,15 +16,14 @@ from pydantic import (
     model_validator,
 )
 
-from ts_common.config.file_values import LIST, Seconds, Size, check_store, listed
+from ts_common.config.file_values import LIST, Seconds, Size, listed
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnLost, OnRecreated, OnTakenBack
-from ts_tables.definition.parser_definition import ParserDefinition, has_schema
-from ts_tables.definition.places import check_absolute
-from ts_tables.definition.values import Names, check_codec, check_pattern, check_table_name
-from ts_tables.files.file_names import check_template
+from ts_tables.definition.parser_definition import ParserDefinition
+from ts_tables.definition.table_checks import check_table
+from ts_tables.definition.values import Names, TableMode, check_codec, check_pattern
 from ts_tables.files.formats import FORMATS
-from ts_tables.files.layout import RECORD_FORMATS, FileFormat
+from ts_tables.files.layout import FileFormat
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.files.partitioning import MOST_BUCKETS, parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
@@ -47,14 +44,6 @@ _OF_GENERATION: Final = (
 )
 _WRONG: Final = object()  # a parser that is wrong has its own message
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid")
-
-
-class TableMode(StrEnum):
-    """Which rows a table has."""
-
-    APPEND = "append"
-    CHANGES = "changes"
-    LATEST = "latest"
 
 
 def _known_columns(parser: ParserDefinition | None, mode: TableMode, include: Sequence[str]) -> pa.Schema | None:
@@ -227,55 +216,13 @@ class TableDefinition(BaseModel):
 
     @model_validator(mode="after")
     def _is_whole(self) -> "TableDefinition":
-        if bool(self.topics) == (self.pattern is not None):
-            raise ValueError("topics or pattern is needed, and not both")
-        if len({*self.topics}) < len(self.topics):
-            raise ValueError("topics: a name is given twice")
-        if other := next((name for name in self.start if not self._has(name)), None):
-            raise ValueError(f"start: the table has no topic {other}{nearest(other, self.topics)}")
-        self._check_format()
-        codecs = ["" if self.parser is None else self.parser.type, (self.key or "").partition(",")[0]]
-        if len(self.topics) != 1 and (codec := next(filter(has_schema, codecs), None)):
-            raise ValueError(f"topics: the schema of {codec} is of one topic; name it")
-        if self.mode is not TableMode.APPEND and self.parser is None:
-            raise ValueError(f"mode: {self.mode} needs a parser; a raw table has keys, and NULL for a tombstone")
-        if self.key is not None and KEY not in self.included:
-            raise ValueError("key: it is for mode: changes or latest, or for include: key")
-        self._check_included()
-        self._check_latest()
-        if self.marks is not None and not any(re.match(r"\s*(hour|day)\s*\(", term) for term in self.partition_by):
-            raise ValueError("marks: partition_by needs an hour or a day, as hour(timestamp)")
-        if self.parser is None and self.quarantine is not None:
-            raise ValueError("quarantine: without a parser, no record is refused")
-        if self.generation in self.generations:
-            raise ValueError(f"generations: {self.generation} is the number of the definition itself")
-        for number in self.generations:
-            self.of_generation(number)
+        check_table(self)
         return self
 
     @property
     def included(self) -> tuple[str, ...]:
         """The columns of records that a parsed table has before those of its parser, in their order."""
         return _included(self.mode, self.include)
-
-    def _check_included(self) -> None:
-        """Check which further columns of records a table can have.
-
-        Raises:
-            ValueError: it has others.
-        """
-        if self.include and self.parser is None:
-            raise ValueError("include: a raw table has the key and the headers")
-        if len({*self.include}) < len(self.include):
-            raise ValueError("include: a name is given twice")
-        if "key" in self.include and self.mode is not TableMode.APPEND:
-            raise ValueError(f"include: mode: {self.mode} has the key; drop it")
-        if self.timestamp_ms and self.parser is not None:
-            raise ValueError("timestamp_ms: a parsed table refuses records with times that its column does not hold")
-        if self.timestamp_ms and self.form is FileFormat.JSON_LINES:
-            raise ValueError("timestamp_ms: the timestamp of JSON lines is as stored; drop it")
-        if self.timestamp_ms and self.form in RECORD_FORMATS:
-            raise ValueError(f"timestamp_ms: files of {self.format} have no timestamps")
 
     def of_generation(self, number: int) -> "TableDefinition":
         """Return the definition of a generation.
@@ -337,33 +284,6 @@ class TableDefinition(BaseModel):
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
 
-    def _has(self, topic: str) -> bool:
-        return topic in self.topics if self.pattern is None else re.search(self.pattern, topic) is not None
-
-    def _check_latest(self) -> None:
-        """Check what a table of newest records does not have.
-
-        Raises:
-            ValueError: the table has it.
-        """
-        if self.mode is not TableMode.LATEST:
-            if self.buckets is not None:
-                raise ValueError("buckets: they are for mode: latest")
-            return
-        if self.format != "iceberg":
-            raise ValueError(f"mode: latest needs an Iceberg table; format is {self.format}")
-        if self.partition_by:
-            raise ValueError("partition_by: a table of mode: latest is divided by `buckets` of its key")
-        for name, value, only in (
-            ("on_hole", self.on_hole, "wait"),
-            ("on_recreated", self.on_recreated, OnRecreated.FAIL),
-            ("foreign", self.foreign, "fail"),
-        ):
-            if value != only:
-                raise ValueError(f"{name}: mode: latest has only {only}: an older record must not follow a newer")
-        if self.on_taken_back is OnTakenBack.KEEP:
-            raise ValueError("on_taken_back: mode: latest has fail and delete; keep would need two rows of a key")
-
     @property
     def locations(self) -> tuple[str, ...]:
         """The locations that it names or has: of plain files also that of the refused records, of each generation."""
@@ -392,39 +312,6 @@ class TableDefinition(BaseModel):
         """The partition key."""
         return (f"bucket({self.buckets or 16}, {KEY})",) if self.mode is TableMode.LATEST else self.partition_by
 
-    def _check_format(self) -> None:
-        """Check what only one of the formats has.
-
-        Raises:
-            ValueError: the table has it, and another format.
-        """
-        codecs = FORMATS[self.form].codecs
-        if self.compression not in {None, *codecs}:
-            raise ValueError(f"compression: {self.format} has {', '.join(codecs)}, and not {self.compression}")
-        if self.delimiter != "\n" and self.format != "text":
-            raise ValueError(f"delimiter: {self.format} has none")
-        if self.form in RECORD_FORMATS:
-            self._check_records()
-        if self.file_names is not None:
-            self._check_names(self.file_names)
-        if self.format != "iceberg":
-            if self.location is None:
-                raise ValueError("location: plain files need one, as in s3://lake/orders")
-            check_store(self.location, label="location: ")
-            if self.quarantine is not None:
-                check_store(self.quarantine, label="quarantine: ")
-            if self.foreign != "fail":
-                raise ValueError("foreign: plain files have no such option; verify names files of others")
-            return
-        if self.quarantine is not None:
-            check_table_name(self.quarantine)
-        if self.location is not None:
-            check_absolute("location", self.location)
-        if self.max_age:
-            raise ValueError("max_age: an Iceberg table has none; compact merges its small files")
-        if self.storage_options is not None:
-            raise ValueError("storage_options: an Iceberg table has those of the catalog, as s3.endpoint")
-
     @property
     def codec(self) -> str:
         """The compression, or the default of the format."""
@@ -434,29 +321,3 @@ class TableDefinition(BaseModel):
     def form(self) -> FileFormat:
         """The format of its files."""
         return FileFormat.PARQUET if self.format == "iceberg" else FileFormat(self.format)
-
-    def _check_records(self) -> None:
-        """Check what files of records do not have.
-
-        Raises:
-            ValueError: the table has it.
-        """
-        if self.parser is not None:
-            raise ValueError(
-                f"parser: files of {self.format} have the values as they are; parquet, json and orc have columns"
-            )
-        if self.sort_by:
-            raise ValueError(f"sort_by: records of {self.format} are in the order of their offsets")
-
-    def _check_names(self, template: str) -> None:
-        """Check the names of files.
-
-        Raises:
-            ValueError: they are wrong.
-        """
-        if self.format == "iceberg":
-            raise ValueError("file_names: an Iceberg table names its files itself")
-        try:
-            check_template(template, bool(self.partition_by))
-        except ValueError as error:
-            raise ValueError(f"file_names: {error}") from error

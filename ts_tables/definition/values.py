@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
@@ -11,6 +12,14 @@ from ts_common.model import is_topic_name
 from ts_reader.schemas.choice import parse_codec
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
+
+
+class TableMode(StrEnum):
+    """Which rows a table has."""
+
+    APPEND = "append"
+    CHANGES = "changes"
+    LATEST = "latest"
 
 
 def check_topic(value: str) -> str:

@@ -14,11 +14,12 @@ from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows
 from ts_tables.files.reading import TableFile
 from ts_tables.files.record_files import reduced
+from ts_tables.parse_tasks import Settled
 from ts_tables.parsers.contract import Parser, check, without_records
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.work import Covered, Work
 from ts_tables.targets import OpenedTable
-from ts_tables.tasks import Digests, Engine, Settled, is_of, known_of, raw_records
+from ts_tables.tasks import Digests, Engine, is_of, known_of, raw_records
 from ts_tables.verify.compare import Difference, differences, different_blocks
 from ts_tables.verify.newest import NewestRecords, by_partition, refused_rows
 from ts_tables.verify.run import Verification, can_have, together, whole

@@ -17,10 +17,11 @@ from ts_tables.files.parsed_columns import TOPIC, parsed_rows
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 from ts_tables.files.record_files import reduced
 from ts_tables.latest.tasks import IDENTITY, alive, newest_of
+from ts_tables.parse_tasks import Settled
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser, without_records
 from ts_tables.planning.work import Work
-from ts_tables.tasks import Digests, Settled, known_of, raw_records
+from ts_tables.tasks import Digests, known_of, raw_records
 from ts_tables.verify.sums import PARSED, Block, Row, Sums, counted, summed
 from ts_tables.verify.values import Compared, Older, counting_all, value_digests
 

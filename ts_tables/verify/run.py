@@ -8,11 +8,12 @@ from typing import Any
 from ts_common.model import TopicPartition
 from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
+from ts_tables.parse_tasks import Settled
 from ts_tables.parsers.contract import Parser
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.work import Work
 from ts_tables.targets import OpenedTable
-from ts_tables.tasks import Digests, Engine, Settled
+from ts_tables.tasks import Digests, Engine
 from ts_tables.verify.compare import Difference, differences, different_blocks
 from ts_tables.verify.newest import NewestRecords, NewestRows, NewestSums, by_partition
 from ts_tables.verify.sums import (
