@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ts_common.errors import ConfigurationError, OperatorError
+from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.store.factory import Scheme, parse_location
-from ts_common.suggestions import nearest
 from ts_reader import Archive
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.place import connection_of
@@ -31,7 +30,7 @@ from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, RECORD_SCHEMA, REFUSED_SCHEMA, REQUIRED
-from ts_tables.iceberg.names import TableNames
+from ts_tables.generations import CATALOG, Generations
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.marks import Marking
 from ts_tables.parsers.changes import IS_DELETED, KEY, base_of
@@ -42,9 +41,7 @@ from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.targets import SchemaOf, Target
 
-_DIGITS: Final = 10  # of the number of a generation
 _SECONDS: Final = 60  # a commit of a table with a rate reads what it may read in this time
-CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +49,8 @@ class Parts:
     """A generation of a table and what it needs.
 
     Attributes:
-        definition: of it.
         place: the name of the table in the catalog.
         base: the name of the table in the file, without a number.
-        target: the table.
-        planner: of its commits.
         parsing: of its records; None of a raw table.
         marking: of it; None without marks.
     """
@@ -70,11 +64,7 @@ class Parts:
     marking: Marking | None = None
 
     def first_state(self, cluster: str) -> TableState:
-        """Return the state of a new table.
-
-        Args:
-            cluster: of the archive.
-        """
+        """Return the state of a new table."""
         read_committed, generation = self.definition.isolation == "read_committed", self.definition.generation
         if self.parsing is None:
             return TableState(cluster, read_committed, generation=generation)
@@ -96,13 +86,13 @@ class Opening:
     """Opens the tables of a file.
 
     Args:
-        file: of the tables.
         source: of the file, for messages.
     """
 
     def __init__(self, file: TablesFile, source: str) -> None:
         self._file = file
         self._source = source
+        self.generations = Generations(file, source)
 
     @cached_property
     def archive(self) -> Archive:
@@ -128,97 +118,8 @@ class Opening:
         except ConfigurationError as error:
             raise ConfigurationError(self._source, [f"archive: {each}" for each in error.problems]) from error
 
-    def definition(self, name: str) -> TableDefinition:
-        """Return the definition of a table: that of its generation in use, or of another one.
-
-        Args:
-            name: of the table; with `@` and a number, of a generation.
-
-        Raises:
-            ConfigurationError: the file has no such table or generation.
-            AccessDenied, OperatorError, StoreUnavailable: from the catalog.
-        """
-        return self._found(name)[1]
-
-    def in_use(self, name: str) -> int:
-        """Return the number of the generation that has a table's name; raise as `definition`.
-
-        Args:
-            name: of the table, without a number.
-        """
-        definition = self._definition(name)
-        if definition.format != "iceberg" or not definition.generations:
-            return definition.generation
-        return self.names.generation(name) or definition.generation
-
-    def check_switched(self, name: str) -> None:
-        """Check that no switch of a table's generations ended between its renames; raise as `definition`.
-
-        Args:
-            name: of the table; a number is ignored.
-
-        Raises:
-            OperatorError: one did.
-        """
-        base = name.partition("@")[0]
-        definition = self._definition(base)
-        if definition.format != "iceberg" or not definition.generations:
-            return
-        current = self.in_use(base)
-        for each in self.names_of(base):
-            found = self.names.generation(each)
-            is_moved = found is None and self.names.generation(f"{each}_g{current}") is not None
-            if is_moved or (found is not None and found != current):
-                raise OperatorError(
-                    f"a switch of table {base} did not end: `tsctl tables switch {base}` completes it, or undoes it "
-                    "with the number of the former generation"
-                )
-
-    def names_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of an Iceberg table, that of its refused records first.
-
-        Args:
-            name: of the table, without a number.
-        """
-        definition = self._definition(name)
-        numbers = (definition.generation, *definition.generations)
-        has_parser = any(definition.of_generation(number).parser is not None for number in numbers)
-        return (*([definition.quarantine or f"{name}_quarantine"] if has_parser else []), name)
-
-    @cached_property
-    def names(self) -> TableNames:
-        """The names of the catalog's tables."""
-        return TableNames(CATALOG, self._file.catalog)
-
-    def _found(self, name: str) -> tuple[str, TableDefinition, bool]:
-        """Return a table's name without a number, the definition of the generation, and whether that is in use."""
-        base, sign, number = name.partition("@")
-        definition, current = self._definition(base), self.in_use(base)
-        wanted = current
-        if sign:
-            if not (number.isascii() and number.isdigit() and len(number) < _DIGITS):
-                raise ConfigurationError(self._source, [f"{name}: a generation is a number, as in {base}@2"])
-            wanted = int(number)
-        try:
-            return base, definition.of_generation(wanted), wanted == current
-        except ValueError as error:
-            raise ConfigurationError(self._source, [f"{name}: {error}"]) from error
-
-    def _definition(self, name: str) -> TableDefinition:
-        found = self._file.tables.get(name)
-        if found is None:
-            names = [*self._file.tables]
-            raise ConfigurationError(
-                self._source,
-                [f"{name}: the file has no such table{nearest(name, names)}; it has {', '.join(names)}"],
-            )
-        return found
-
     def planner(self, definition: TableDefinition) -> LocatedPlanner:
         """Return what plans the commits of a table.
-
-        Args:
-            definition: of the table.
 
         Raises:
             ConfigurationError: as `archive`.
@@ -240,27 +141,23 @@ class Opening:
     def parts_at_rest(self, name: str) -> Parts:
         """Return a table as `parts`, unless a switch of its generations ended between its renames.
 
-        Args:
-            name: of the table.
-
         Raises:
-            as `parts` and `check_switched`.
+            as `parts` and `Generations.check_switched`.
         """
-        self.check_switched(name)
+        self.generations.check_switched(name)
         return self.parts(name)
 
     def parts(self, name: str, max_age: int | None = None) -> Parts:
         """Return a table, and how its records are parsed.
 
         Args:
-            name: of the table.
             max_age: seconds that rows of plain files wait; None for those of the definition.
 
         Raises:
             ConfigurationError: the file has no such table, or the parser, the partition key or the sort order is wrong.
             CorruptData, StoreUnavailable, AccessDenied: from the schemas of a parser, or the catalog.
         """
-        base, definition, is_in_use = self._found(name)
+        base, definition, is_in_use = self.generations.found(name)
         suffix = "" if is_in_use else f"_g{definition.generation}"
         place = f"{base}{suffix}"
         age = definition.max_age if max_age is None else max_age
@@ -340,8 +237,6 @@ class Opening:
         """Return a target.
 
         Args:
-            name: of the table.
-            definition: of it.
             schema: its columns, without those that its state has.
             known: all its columns.
             required: columns that are never NULL.

@@ -16,9 +16,10 @@ from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.forget import ForgetSummary, Offsets, forget
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.marks import announce
-from ts_tables.opening import CATALOG, Opening, Parts
+from ts_tables.opening import Opening, Parts
 from ts_tables.planning.plan import NothingNew, TablePlan, TakenBack
 from ts_tables.record_search import RecordSearch
 from ts_tables.replay import ReplaySummary, replay
@@ -66,9 +67,6 @@ class Tables:
     def create(self, name: str) -> bool:
         """Create a table, and return whether it did not exist.
 
-        Args:
-            name: of the table.
-
         Raises:
             ConfigurationError: the file has no such table.
             QueryError: the archive does not have a topic that the table names.
@@ -86,7 +84,6 @@ class Tables:
         """Add to a table what the archive has for it; raise as `ts_tables.run.run_once`.
 
         Args:
-            name: of the table.
             summary: a new one, filled while the run works: after an error it has what was done before.
         """
         summary, began = summary or RunSummary(), monotonic()
@@ -114,7 +111,6 @@ class Tables:
         archive has them still, and so have snapshots of an Iceberg table until they expire.
 
         Args:
-            name: of the table.
             keys: of the records; as text, a value of the table's column of keys.
             offsets: of the records: topic, partition, first offset and the offset after the last.
 
@@ -133,16 +129,13 @@ class Tables:
     def generations(self, name: str) -> list[Generation]:
         """Return the generations of a table, by number.
 
-        Args:
-            name: of the table.
-
         Raises:
             ConfigurationError: the file has no such table.
             CorruptData, OperatorError, AccessDenied, StoreUnavailable: from the catalog or the archive.
         """
-        opening = self._opening
-        opening.check_switched(name)
-        in_use, definition = opening.in_use(name), self._file.tables[name]
+        opening, all_of = self._opening, self._opening.generations
+        all_of.check_switched(name)
+        in_use, definition = all_of.in_use(name), self._file.tables[name]
         found = []
         for number in sorted({definition.generation, *definition.generations}):
             parts = opening.parts(f"{name}@{number}")
@@ -161,8 +154,6 @@ class Tables:
         The former one has the name `<name>_g<number>` then. A switch that ended in between is completed.
 
         Args:
-            name: of the table.
-            number: of the generation.
             compares: whether its rows are compared with the archive first.
 
         Raises:
@@ -170,13 +161,14 @@ class Tables:
             OperatorError: the table has plain files, or the generation is behind, or differs from the archive.
             others: as `verify`.
         """
-        opening, former = self._opening, self._opening.in_use(name)
+        opening, all_of = self._opening, self._opening.generations
+        former = all_of.in_use(name)
         wanted = f"{name}@{number}"
-        if opening.definition(wanted).format != "iceberg":
+        if all_of.definition(wanted).format != "iceberg":
             raise OperatorError(f"table {name} has plain files: its readers name the location, so they switch")
-        if all(opening.names.generation(each) == number for each in opening.names_of(name)):
+        if all_of.is_at(name, number):
             return number
-        if all(opening.names.generation(each) == former for each in opening.names_of(name)):
+        if all_of.is_at(name, former):
             behind = lacking(opening.parts(name).target.open().state, opening.parts(wanted).target.open().state)
             if behind:
                 raise OperatorError(f"{wanted} lacks offsets that {name} has: {behind}; run it, then switch")
@@ -185,16 +177,13 @@ class Tables:
                     f"{wanted} differs from the archive in {counted(len(found.differences), 'place')}, the first: "
                     f"{found.differences[0]}"
                 )
-        opening.names.switch(opening.names_of(name), number)
+        all_of.switch(name, number)
         return former
 
     def replay(self, name: str) -> ReplaySummary:
         """Parse the refused records of a table again, and move those that are accepted to the table.
 
         The parser of the file is that of the table from now on.
-
-        Args:
-            name: of the table.
 
         Raises:
             as `ts_tables.replay.replay`; OperatorError: the table has no parser.
@@ -205,20 +194,12 @@ class Tables:
         return replay(parts.target, self._engine, parts.parsing)
 
     def plan(self, name: str) -> TablePlan:
-        """Return what the next commit of a table adds, without adding it; raise as `run`.
-
-        Args:
-            name: of the table.
-        """
+        """Return what the next commit of a table adds, without adding it; raise as `run`."""
         parts = self._opening.parts_at_rest(name)
         return parts.planner.plan(_planned(parts, parts.target.open().state))
 
     def status(self, name: str) -> TableStatus:
-        """Return how far a table is; raise as `run`.
-
-        Args:
-            name: of the table.
-        """
+        """Return how far a table is; raise as `run`."""
         parts = self._opening.parts_at_rest(name)
         state = parts.target.open().state
         partitions = tuple(partitions_of(state))
@@ -230,9 +211,6 @@ class Tables:
 
     def beginning(self, name: str) -> tuple[str, ...]:
         """Return a sentence for each partition whose first commit may be under way; empty if a run would fail.
-
-        Args:
-            name: of the table.
 
         Raises:
             as `verify`.
@@ -249,7 +227,6 @@ class Tables:
         A table whose runs fail is compared with the last of our commits that it has.
 
         Args:
-            name: of the table.
             deep: whether the records are parsed again, and all values compared. A raw table is always compared so.
 
         Raises:
@@ -265,9 +242,6 @@ class Tables:
 
         If `main` was rolled back, the tag was removed or moved, or snapshots expired, runs of the table fail. If its
         rows are those that our last commit in it claims, that is the state from now on. Otherwise nothing is changed.
-
-        Args:
-            name: of the table.
 
         Raises:
             as `verify`; HeadMoved: another program wrote the table meanwhile.
@@ -306,7 +280,6 @@ class Tables:
         """Rewrite the small files of a table by Spark, then expire snapshots; return what was done.
 
         Args:
-            name: of the table.
             expire_after: age in seconds of the snapshots that expire.
             retain_last: so many snapshots stay, however old they are.
             spark: a Spark session with the jars of Iceberg; None for that of this process. If it has none, one is
@@ -331,19 +304,13 @@ class Tables:
     def is_plain(self, name: str) -> bool:
         """Return whether a table has plain files.
 
-        Args:
-            name: of the table.
-
         Raises:
             ConfigurationError: the file has no such table.
         """
-        return self._opening.definition(name).format != "iceberg"
+        return self._opening.generations.definition(name).format != "iceberg"
 
     def show_held(self, name: str) -> RunSummary:
         """Merge and show the plain files of a table that are held, whatever their age; return what was done.
-
-        Args:
-            name: of the table.
 
         Raises:
             as `run`; OperatorError: it is an Iceberg table.
@@ -357,18 +324,13 @@ class Tables:
         return summary
 
     def contents(self, name: str) -> TableContents:
-        """Return what a table has; raise as `drop`.
-
-        Args:
-            name: of the table.
-        """
+        """Return what a table has; raise as `drop`."""
         return self._opening.parts(name).target.contents()
 
     def drop(self, name: str, *, purge: bool = False) -> None:
         """Remove a table from the catalog, that of its refused records, and what it needs of the archive.
 
         Args:
-            name: of the table.
             purge: whether its files are deleted too.
 
         Raises:

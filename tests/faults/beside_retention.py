@@ -33,8 +33,8 @@ from ts_common.errors import ObjectNotFound, TieredStorageError
 from ts_common.store.factory import open_store
 from ts_reader import Archive as Reader
 from ts_tables import Tables
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
-from ts_tables.opening import CATALOG
 from tsctl.exit_codes import ExitCode
 from tsctl.gc.policy import Policy
 from tsctl.gc.policy_retention import PolicyRetention

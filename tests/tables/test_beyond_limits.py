@@ -32,8 +32,8 @@ from ts_tables.files.fitting import FittingParser
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.reading import TableFile
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
-from ts_tables.opening import CATALOG
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.json_values import JsonParser
 from ts_tables.parsers.parser_columns import make_column

@@ -14,8 +14,8 @@ from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
 from ts_tables import Tables
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
-from ts_tables.opening import CATALOG
 
 NAME = "lake.events"
 MINUTES = 1440

@@ -16,8 +16,9 @@ from tests.tables.test_parsed_tables import NAME, Made, kill_run
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.claims.state import TableState
 from ts_tables.definition.tables_file import parse_tables
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
-from ts_tables.opening import CATALOG, Opening
+from ts_tables.opening import Opening
 from ts_tables.parsers.inference import FoundColumn
 
 ID = {"name": "id", "type": "long"}

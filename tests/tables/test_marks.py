@@ -10,9 +10,9 @@ from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
 from ts_common.errors import ConfigurationError, OperatorError
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
 from ts_tables.iceberg.head import read_head
-from ts_tables.opening import CATALOG
 
 PARSER = {"type": "json", "columns": {"at": {"type": "timestamp", "unit": "s"}}}
 HOUR = 3600

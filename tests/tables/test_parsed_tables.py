@@ -16,9 +16,9 @@ from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
 from ts_common.errors import CorruptData, DataLoss, OperatorError
 from ts_tables import Tables
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
 from ts_tables.iceberg.target import IcebergTarget
-from ts_tables.opening import CATALOG
 from ts_tables.plain.target import PlainTarget
 from ts_tables.verify.compare import DifferenceKind
 

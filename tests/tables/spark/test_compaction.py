@@ -17,9 +17,9 @@ from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.compaction import Compaction, Rewritten, compact
 from ts_tables.engines.spark.procedures import SparkProcedures
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.head import HeadFinding, check, read_head
 from ts_tables.iceberg.target import IcebergTarget
-from ts_tables.opening import CATALOG
 from ts_tables.targets import HeadMoved
 from ts_tables.verify.run import verify
 

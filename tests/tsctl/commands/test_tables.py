@@ -15,8 +15,8 @@ from dev.local.waiting import wait_for
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import PROGRAM, Ended, Run
 from ts_common.archive.table_claims import tables_with_claims
+from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
-from ts_tables.opening import CATALOG
 from tsctl.exit_codes import ExitCode
 
 FILE = """
