@@ -26,8 +26,6 @@ class Prepared:
     """What a commit adds to one table.
 
     Attributes:
-        change: of the table.
-        added: files.
         state: after the commit.
         results: of the tasks that read what the plan adds.
         rewritten: bytes of the files of touched buckets, of a table of newest records.
@@ -54,9 +52,7 @@ def prepare(
 
     Args:
         changes: of the tables that the plan is for.
-        plan: of the commit.
         plans: made it.
-        engine: runs tasks.
         parsing: of the records; None of a raw table.
         marking: of the table; None without marks.
 
@@ -118,9 +114,6 @@ def without_rows(
     """Write files that can have rows of some offsets again, without those; return the files and what tasks did.
 
     Args:
-        change: of the table.
-        entries: the offsets.
-        engine: runs tasks.
         keeps: whether the rows stay: then they are only counted.
     """
     opened = change.opened
@@ -142,10 +135,8 @@ def arranged(change: TableChange, files: Sequence[Mapping[str, Any]], replaced: 
     """Return what a commit does with new files: some are merged with files that are held, and some are held.
 
     Args:
-        change: of the table.
         files: new ones, as they were described.
         replaced: paths of files that the commit removes.
-        engine: runs tasks.
     """
     opened = change.opened
     found = opened.arrange(files, replaced)
@@ -180,11 +171,8 @@ def _read(
     A part with a member that has no column writes nothing, and is read again when it has one.
 
     Args:
-        changes: of the tables.
         work: the parts of a plan.
         again: parts whose refused records were committed before.
-        engine: runs tasks.
-        parsing: of the records.
 
     Raises:
         OperatorError: the values have too many members.

@@ -41,12 +41,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What an expiry deleted.
-
-    Attributes:
-        data_files: their number.
-        files: of all kinds.
-    """
+    """What an expiry deleted."""
 
     data_files: int
     files: int
@@ -60,7 +55,6 @@ class Compaction:
         rewritten: small files and manifests.
         expired: what the expiry deleted.
         files: data files of the table now.
-        bytes: of these.
     """
 
     rewritten: Rewritten
@@ -91,7 +85,6 @@ def compact(
     """Rewrite the small files of a table, move the tag, and expire snapshots; return what was done.
 
     Args:
-        target: the table.
         procedures: of the same table.
         expire_after: age in seconds of the snapshots that expire.
         retain_last: so many snapshots stay, however old they are.

@@ -47,10 +47,7 @@ def forget(
     """Delete rows, and return the number of records that they are of.
 
     Args:
-        target: the table.
         plans: returns what it claims.
-        engine: runs tasks.
-        wanted: what is deleted.
         parsing: of the records; None of a raw table.
 
     Raises:

@@ -60,7 +60,6 @@ class Marking:
         Args:
             state: after the commit, without that.
             work: parts that it adds.
-            results: of these.
             lag: offsets of each topic that are shipped and not claimed.
             now: seconds since 1970.
         """
@@ -115,9 +114,7 @@ def announce(target: Target, opened: OpenedTable, marking: Marking, name: str) -
     """Announce what was marked since the last time; return that, as `Marking.shown`, and the table after it.
 
     Args:
-        target: the table.
         opened: as it is now.
-        marking: of it.
         name: of the table, for the command.
 
     Raises:

@@ -27,7 +27,6 @@ class Settled:
 
     Attributes:
         files: that can have some.
-        layout: of the files.
     """
 
     files: tuple[TableFile, ...]
@@ -35,9 +34,6 @@ class Settled:
 
     def digests(self, covered: Covered) -> dict[int, set[bytes]]:
         """Return the digests of those at some offsets, by offset: an election leaves several of one offset.
-
-        Args:
-            covered: the offsets.
 
         Raises:
             CorruptData, StoreUnavailable: as `TableFile.rows`.
@@ -56,9 +52,6 @@ class ParseTask:
     """Parses the records of one part of a plan, and writes the rows and the refused records. It can be pickled.
 
     Attributes:
-        work: what to read.
-        parser: of the table.
-        name: of the parser.
         rows: where rows are written; None if the table has them.
         refused: where refused records are written; None if their table has them.
         settled: those that it has; None if it has none of this part. A codec can accept a value later, when a

@@ -36,8 +36,6 @@ class Parsing:
     """How a table's records are parsed.
 
     Attributes:
-        parser: of the table.
-        name: of the parser.
         refused: the table of refused records.
         plans: of that table alone, after a run that ended between its two commits. If an election removed
             only records that the table lacks, they are deleted from that one.
@@ -65,7 +63,6 @@ class Parsing:
         """Return it with the parser of a table's state.
 
         Args:
-            state: of the table.
             newest: whether the parser may have a newer schema than the state.
         """
         parser = self.parser.with_columns(state.columns) if self.open is None else self.open(state, newest)

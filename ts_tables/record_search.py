@@ -58,7 +58,6 @@ class RecordSearch:
         """Return the keys as values of a column.
 
         Args:
-            kind: of the column.
             codec: decodes keys to its type; None for a column of bytes.
 
         Raises:
@@ -103,9 +102,6 @@ class InFile:
     """Returns the records of a file that are deleted. It can be pickled.
 
     Attributes:
-        file: of the table.
-        layout: of the file.
-        wanted: what is deleted.
         column: of the keys; None if the table has none.
         keys: those of `wanted`, as values of that column.
         codec: decodes the keys of refused records; None if they are compared as bytes.
@@ -141,8 +137,6 @@ class InArchive:
     """Returns the records of a part of the archive whose keys are deleted. It can be pickled.
 
     Attributes:
-        work: what to read.
-        wanted: what is deleted.
         parser: decodes the keys, of a table of newest records; None to compare bytes.
         layout: of the table's files: digests are of what they have of a record.
     """
@@ -176,10 +170,7 @@ def in_files(
     """Return the records of a table's files that are deleted.
 
     Args:
-        opened: the table.
         column: of the keys; None if the table has none. `key` has bytes, and `_key` what the codec decodes.
-        wanted: what is deleted.
-        engine: runs tasks.
         codec: of the keys; None for bytes.
     """
     files = {each.path: each for each in opened.all_files()} if column is not None and wanted.has_keys else {}
@@ -206,11 +197,8 @@ def in_archive(
     """Return the records of the archive whose keys are deleted.
 
     Args:
-        opened: the table.
         plans: returns what it claims.
-        wanted: what is deleted.
         parser: of a table of newest records; None of a table without a column of keys.
-        engine: runs tasks.
 
     Raises:
         OperatorError: the table has no column of keys, and the archive lacks records.

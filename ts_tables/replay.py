@@ -69,9 +69,7 @@ class ReplayTask:
 
     Attributes:
         file: of refused records.
-        layout: of that file.
         kept: offsets whose records stay.
-        parser: of the table.
         rows: where rows are written.
     """
 
@@ -111,7 +109,6 @@ class SpansTask:
 
     Attributes:
         file: of refused records.
-        layout: of that file.
     """
 
     file: TableFile
@@ -140,8 +137,6 @@ class LeftTask:
         refused: the layout of that file, and where the new one is written.
         kept: offsets whose records stay.
         table: files of the table that can have some.
-        parser: of the table.
-        name: of the parser.
     """
 
     file: TableFile
@@ -184,8 +179,6 @@ def replay(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
     """Parse the refused records of a table again, and move those that are accepted to the table.
 
     Args:
-        target: the table.
-        engine: runs tasks.
         parsing: of the records, by the mended parser.
 
     Raises:
@@ -219,10 +212,7 @@ def complete(
     Return what the replay did, and the table of refused records after it.
 
     Args:
-        opened: the table.
         refused: the table of refused records.
-        engine: runs tasks.
-        parsing: of the records.
     """
     parser = parsing.at(opened.state).parser
     kept = _kept(refused.state)

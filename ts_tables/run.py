@@ -26,10 +26,8 @@ class RunSummary:
     """What a run did.
 
     Attributes:
-        commits: their number.
         records: added.
         files: added.
-        bytes: of the files.
         removed: leftover files of earlier runs that were removed.
         waits: sentences about holes that the table waits at.
         notes: sentences about partitions whose first commit may be under way.
@@ -106,7 +104,6 @@ def run_once(
     behind: no record is in neither. The next run adds to each table what it lacks.
 
     Args:
-        target: the table.
         plans: plans its commits.
         engine: runs tasks, and returns their results in their order.
         summary: a new one, filled while the run works: after an error it has what was done before.
@@ -169,7 +166,6 @@ def check_parser(state: TableState, parsing: Parsing | None) -> None:
     """Check that a table has the rows of its parser.
 
     Args:
-        state: of the table.
         parsing: of the file of tables; None of a raw table.
 
     Raises:

@@ -66,11 +66,7 @@ class MetricsFile:
 
     @contextmanager
     def recording(self, table: str) -> Iterator[RunSummary]:
-        """Yield a summary for one run of a table; write its metrics after the run, also after an error.
-
-        Args:
-            table: its name.
-        """
+        """Yield a summary for one run of a table; write its metrics after the run, also after an error."""
         summary, outcome = RunSummary(), ""
         try:
             yield summary

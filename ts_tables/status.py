@@ -15,7 +15,6 @@ class PartitionStatus:
     """How far a table is in a partition.
 
     Attributes:
-        partition: topic and number.
         topic_id: of the incarnation; None if the cluster has no topic ids.
         start: first claimed offset.
         end: the offset after the last claimed one.
@@ -34,7 +33,6 @@ class TableStatus:
     """How far a table is.
 
     Attributes:
-        name: of the table.
         partitions: by topic, incarnation and number.
         lag: offsets of each topic that are shipped and not claimed; empty if the table fails.
         findings: sentences about holes that it waits at, and why it fails.

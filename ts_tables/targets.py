@@ -25,7 +25,6 @@ def layout_at(layout: Layout, state: TableState, schema_of: SchemaOf | None) -> 
 
     Args:
         layout: of the definition, without the columns that the state has.
-        state: of the table.
         schema_of: returns the columns instead of those of the layout; None if they are the same at each state.
     """
     schema = layout.schema if schema_of is None else schema_of(state)
@@ -81,14 +80,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class TableContents:
-    """What a table has.
-
-    Attributes:
-        location: of its files.
-        rows: their number.
-        files: their number.
-        bytes: of these.
-    """
+    """What a table has."""
 
     location: str
     rows: int
@@ -113,8 +105,6 @@ class OpenedTable(Protocol):
         """Return what opens and describes the files of one part of a plan.
 
         Args:
-            plan: its id.
-            number: of the part.
             covered: offsets that contain those of the rows.
         """
         ...
@@ -207,11 +197,9 @@ class TableChange:
     `OutcomeUnknown`, it can still land: a later run removes its files, or finds them committed.
 
     Args:
-        target: the table.
         opened: as the change found it.
 
     Attributes:
-        target: the table.
         opened: as the change found it, with the columns that it adds.
         conflicts: attempts to commit that another commit refused.
         removed: files that no commit has, and that were removed after the commit.

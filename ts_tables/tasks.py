@@ -53,7 +53,6 @@ class TaskResult:
         last_timestamp: the greatest of the rows, ms; None without rows, or if none has one.
         found: for each entry of a `TakenBackTask`, the sums of its rows by the number of their block.
         refused_files: of records that a parser refused, as `files`.
-        refused: their number.
         unknown: members of the values without a column; then there are no files.
         changed_times: the number of rows of a raw table whose column `timestamp` does not hold the time as stored.
     """
@@ -74,7 +73,6 @@ class Output:
     """Where rows of one kind are written. It can be pickled.
 
     Attributes:
-        layout: of the files.
         files: opens and describes them.
     """
 
@@ -87,8 +85,6 @@ class WriteTask:
     """Writes the rows of one part of a plan. It can be pickled.
 
     Attributes:
-        work: what to read.
-        layout: of the files.
         files: opens and describes them.
     """
 
@@ -129,10 +125,8 @@ class TakenBackTask:
     """Finds rows of a file that an election removed; writes its other rows again, or counts those. It can be pickled.
 
     Attributes:
-        file: of the table.
         taken_back: entries of the plan.
         keeps: whether the rows stay: then nothing is written.
-        layout: of the files.
         files: opens and describes new ones.
     """
 
@@ -171,7 +165,6 @@ class MergeTask:
 
     Attributes:
         sources: files of one partition key.
-        layout: of the files.
         files: opens and describes new ones.
     """
 
@@ -207,7 +200,6 @@ def raw_records(
     """Yield the records of a part of a plan with the columns of a raw table; raise as `Work.rows`.
 
     Args:
-        work: what to read.
         forgotten: records that are left out, by what files of the layout have of them.
         layout: the records are as files of this layout have them; None for as they are stored in the archive.
         exactly: whether they are as they are stored in the archive, and only `forgotten` is as files have them.
@@ -233,7 +225,6 @@ def written_again(
     Args:
         layout: of the new files.
         files: opens and describes them.
-        batches: the rows.
         key: their partition key; None to compute it.
 
     Raises:

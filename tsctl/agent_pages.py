@@ -78,7 +78,6 @@ def get_page(pool: urllib3.PoolManager, url: str, timeout: float) -> bytes | NoP
 
     Args:
         pool: of connections, with the same timeout.
-        url: of the page.
         timeout: seconds for the whole response.
     """
     ends = time.monotonic() + timeout

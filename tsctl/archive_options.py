@@ -84,7 +84,6 @@ class ArchiveOptions:
 
         Args:
             warn: is called with warnings and losses of scans.
-            registry: of schemas.
 
         Raises:
             ConfigurationError: as `name_archive`.
@@ -136,7 +135,6 @@ class OpenArchive:
         keys: builds its object keys.
 
     Args:
-        name: the archive.
         stores: the stores of its endpoints, in their order.
         warn: called with each warning for the operator.
     """
@@ -310,7 +308,6 @@ def check_partitions(requested: frozenset[int], held: Collection[int], topics: I
     Args:
         requested: numbers.
         held: the numbers that the topics have; if empty, nothing is checked.
-        topics: their names.
 
     Raises:
         QueryError: a requested partition exists in no topic.

@@ -75,8 +75,6 @@ def add_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, wanted: Hold, war
     """Write a hold to every store that lacks it; return the locations of these stores.
 
     Args:
-        stores: of the archive.
-        keys: of the cluster.
         wanted: the hold; `set_by` is replaced by the identity in each store.
         warn: is called with what is left to do.
 
@@ -125,9 +123,6 @@ def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, rea
     """Remove a hold from every store that has it; return the locations of these stores.
 
     Args:
-        stores: of the archive.
-        keys: of the cluster.
-        name: of the hold.
         reason: for the trace.
         now: milliseconds since the epoch.
 
@@ -167,8 +162,6 @@ def list_holds(
     Two stores with different holds of one name give two entries.
 
     Args:
-        stores: of the archive.
-        keys: of the cluster.
         now: milliseconds since the epoch.
         unreadable: as in `read_removals`; None: expired and removed holds are left out.
         damaged: is called with a message for each object that is no readable hold; None: that is an error.

@@ -209,8 +209,6 @@ class RecordPrinter:
         """Write the records of a partition.
 
         Args:
-            topic: its name.
-            partition: its number.
             batches: with the columns of `columns_read`.
 
         Raises:

@@ -94,8 +94,6 @@ def write_result(form: ResultFormat, schema: pa.Schema, batches: Batches, to: Pa
 
     Args:
         form: no table.
-        schema: of the rows.
-        batches: the rows.
         to: the file; None for standard output, which has no Parquet and no Arrow.
     """
     if to is None:
@@ -141,7 +139,6 @@ def complete_file(path: Path, option: str = "--output") -> Iterator[Path]:
     """Yield a temporary path next to `path`; rename it at the end, and remove it after an error.
 
     Args:
-        path: of the file.
         option: names it, for messages.
 
     Raises:

@@ -23,7 +23,6 @@ def with_progress(output: Output, workers: int | None) -> "Engine":
     """Return worker processes that show on a terminal how many tasks have ended.
 
     Args:
-        output: of the command.
         workers: the number of processes; None for the number of processors.
     """
     from ts_tables.engines.processes import run_in_processes  # noqa: PLC0415  (pyiceberg, as of all tables)
@@ -58,7 +57,6 @@ def for_each(
     """Do something with each table, and return the first error. An error of one table does not stop the others.
 
     Args:
-        names: of the tables.
         work: called with each name.
         output: of the command; errors are warnings there.
         repeats: whether the command continues after an error.
@@ -90,10 +88,8 @@ def run_all(
     """Run tables; return whether one waits, and the first error; raise as `for_each`.
 
     Args:
-        found: the tables.
         names: of those to run.
         record: records each run.
-        output: of the command.
         repeats: whether the command continues after an error.
     """
     waiting: list[str] = []
@@ -115,11 +111,9 @@ def compact_all(
     """Compact tables; of plain files show the held. Return the first error; raise as `for_each`.
 
     Args:
-        found: the tables.
         names: of those to compact.
         expire_after: age in seconds of the snapshots that expire.
         retain_last: so many snapshots stay, however old they are.
-        output: of the command.
 
     Raises:
         OperatorError: pyspark is missing.
@@ -207,10 +201,8 @@ def warn_of(name: str, lag: Mapping[str, int], waits: Sequence[str], output: Out
     """Warn of what the result of a run, or of a plan, has.
 
     Args:
-        name: of the table.
         lag: by topic; empty if the table has no topic.
         waits: sentences about holes, and about partitions at their beginning.
-        output: of the command.
     """
     if not lag:
         output.warn(f"{name}: the archive has no topic whose name matches `pattern`")

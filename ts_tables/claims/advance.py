@@ -68,7 +68,6 @@ class Seen:
     """What the archive shows of a partition, by one commit.
 
     Attributes:
-        start: of its log.
         next_offset: the end of what is shipped.
         stable: the end of what may be claimed, at most `next_offset`.
         log: by the commit.
@@ -152,9 +151,7 @@ def advance(known: PartitionClaims, seen: Seen, policy: Policy) -> ClaimStep:
     """Return the next step of a partition.
 
     Args:
-        known: its claims.
         seen: what the archive shows.
-        policy: of the table.
     """
     parted = parting(known, seen.next_offset, seen.log)
     taken_back = None
@@ -206,7 +203,6 @@ def parting(known: PartitionClaims, next_offset: int, log: ReadLog) -> int:
     """Return the end of the claims that the archive's log still has, as `kept_end`.
 
     Args:
-        known: the claims.
         next_offset: the end of what is shipped.
         log: by the commit.
     """

@@ -110,7 +110,6 @@ class Kept:
     Attributes:
         start: first offset.
         end: the offset after the last.
-        rows: their number.
         digest: the sums of their digests, as `ts_tables.files.digest` writes them.
     """
 
@@ -219,7 +218,6 @@ class TableState(StoredObject, expected="the state of a table", most=MOST_BYTES,
     """The claims of a table.
 
     Attributes:
-        cluster: of the archive.
         read_committed: the isolation level of all claims.
         topics: by name, the incarnations that were claimed, in their order.
         parser: identifies what made the rows of the records; None of a raw table.
@@ -365,7 +363,6 @@ def with_kept(state: TableState, other: TableState | None) -> TableState:
     A plan of it fails where a plan of the other one must, and removes or counts again the rows of both.
 
     Args:
-        state: of a table.
         other: of the other one of its pair; None of a raw table.
     """
     if other is None:

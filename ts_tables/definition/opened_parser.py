@@ -63,7 +63,6 @@ class ParserOpener:
         """Return the parser of a table's state.
 
         Args:
-            state: of the table.
             newest: whether the parser may have a newer schema than the state.
         """
         if not self._parser.is_codec:
@@ -81,11 +80,7 @@ class ParserOpener:
         return self._with_keys(DecodedParser(readings, columns), state.key_schema)
 
     def key_type(self, state: TableState) -> pa.DataType | None:
-        """Return the type of the keys of a table's state; None if they have no schema.
-
-        Args:
-            state: of the table.
-        """
+        """Return the type of the keys of a table's state; None if they have no schema."""
         if self._key is None or state.key_schema is None:
             return None
         return table_type(self._reading(Part.KEY, self._key, state.key_schema).codec.arrow_type)

@@ -47,7 +47,6 @@ def overlaps(archive: Iterable[str], warehouse: str | None, locations: Sequence[
     Args:
         archive: the URLs of its stores.
         warehouse: of the catalog; it may contain the archive, since tables are below it.
-        locations: of tables.
     """
     outside = "choose a place outside of it"
     found = []

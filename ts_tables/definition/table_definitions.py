@@ -227,9 +227,6 @@ class TableDefinition(BaseModel):
     def of_generation(self, number: int) -> "TableDefinition":
         """Return the definition of a generation.
 
-        Args:
-            number: of it.
-
         Raises:
             ValueError: the table has no such generation, or it is wrong.
         """
@@ -272,9 +269,6 @@ class TableDefinition(BaseModel):
     def check_columns(self, schema: pa.Schema) -> None:
         """Check the partition key and the sort order of a table whose parser has columns of its own.
 
-        Args:
-            schema: of the table.
-
         Raises:
             ValueError: a column or a transform is unknown.
         """
@@ -297,11 +291,7 @@ class TableDefinition(BaseModel):
         return (own, *refused, *others)
 
     def names_of(self, name: str) -> tuple[str, ...]:
-        """Return the names that catalog and claims can have of a table, its refused records and its generations.
-
-        Args:
-            name: of the table.
-        """
+        """Return the names that catalog and claims can have of a table, its refused records and its generations."""
         has_refused = self.format == "iceberg" and self.parser is not None
         own = (name, *([self.quarantine or f"{name}_quarantine"] if has_refused else []))
         numbers = {self.generation, *self.generations} if self.generations else ()

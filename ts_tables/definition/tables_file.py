@@ -46,7 +46,6 @@ def with_settings(content: Any, settings: Sequence[str], table: str | None, sour
     """Return the values of a file with further ones.
 
     Args:
-        content: of the file.
         settings: each `archive.KEY=VALUE`, `catalog.KEY=VALUE`, `spark.KEY=VALUE` or, of a table, `KEY=VALUE`; a value
             is YAML.
         table: the one that is named; None if no table is named, or several are.
@@ -86,7 +85,6 @@ def parse_tables(content: Any, source: str) -> TablesFile:
     """Return tables by the values of a file.
 
     Args:
-        content: of the file.
         source: its name for messages.
 
     Raises:

@@ -65,12 +65,7 @@ class Times:
 
 
 def times_of(layout: Layout, column: str) -> Times:
-    """Return the times that a column of a table holds.
-
-    Args:
-        layout: of its files.
-        column: its name.
-    """
+    """Return the times that a column of a table holds."""
     found = Times()
     if layout.format is FileFormat.ORC:
         found = Times(-(_LATEST_OF_ORC // _SECOND) * _SECOND, _LATEST_OF_ORC, has_fractions=False)

@@ -17,7 +17,6 @@ class CompressedStream:
 
     Args:
         codec: one of `CODECS`.
-        stream: of the file.
     """
 
     def __init__(self, codec: str, stream: BinaryIO) -> None:

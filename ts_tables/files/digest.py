@@ -61,7 +61,6 @@ def parse_sums(rows: int, text: str) -> DigestSum:
     """Return sums.
 
     Args:
-        rows: their number.
         text: as `DigestSum.text`.
 
     Raises:

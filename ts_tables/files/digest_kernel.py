@@ -66,7 +66,6 @@ def longest_text(topic: int, headers: int) -> int:
 
     Args:
         topic: bytes of its name.
-        headers: their number.
     """
     return topic + _NUMBERS + 2 * _HASH + headers * 2 * (_HASH + 1)
 
@@ -168,26 +167,11 @@ def _hash_rows(
     Args:
         functions: as `sha256_functions` returns them.
         topics: of the rows; strings have their bytes, n + 1 bounds, and which of them are not NULL, if any is.
-        topic_bounds: of them.
-        partitions: of the rows.
-        offsets: of the rows.
         times: of the rows, ms.
         timed: which rows have a time; empty if all have.
-        kinds: of the times.
-        keys: of the rows.
-        key_bounds: of them.
-        key_valid: of them.
-        values: of the rows.
-        value_bounds: of them.
-        value_valid: of them.
         header_bounds: the number of each row's first header, and of the end.
         headers_valid: which rows have headers; empty if all have.
-        names: of the headers.
-        name_bounds: of them.
-        name_valid: of them.
         headers: their values.
-        data_bounds: of them.
-        data_valid: of them.
         text: room for the longest text.
         digests: room for them.
     """

@@ -33,9 +33,7 @@ class FileNames:
 
     Attributes:
         terms: of the partition key.
-        suffix: of each name.
         template: of the names; None for those of a commit.
-        generation: of the table.
     """
 
     terms: tuple[Term, ...]
@@ -50,7 +48,6 @@ class FileNames:
 
         Args:
             key: partition key of its rows.
-            topic: of the rows.
             partition: Kafka partition of the rows.
             first: the least offset of the rows.
             commit: the name without a template: unique in the table.
@@ -105,7 +102,6 @@ def check_template(template: str, has_key: bool) -> None:
     """Check a template.
 
     Args:
-        template: of names.
         has_key: whether the table has a partition key.
 
     Raises:

@@ -28,7 +28,6 @@ class FileWriter:
     """Writes the rows of one task.
 
     Args:
-        layout: of the files.
         open_file: returns the path of a new file, and a stream to write it.
     """
 

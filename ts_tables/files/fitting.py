@@ -20,7 +20,6 @@ class FittingParser(Parser):
     """Refuses what a parser accepts and the files of its table do not hold. It has the columns of that parser.
 
     Args:
-        parser: of the values.
         layout: of the files; its columns do not matter.
     """
 

@@ -47,7 +47,6 @@ class Format:
     Attributes:
         open: writes a file to a stream.
         codecs: names of its compressions; the first one is the default.
-        suffix: of the name of a file.
         suffixes: what a compression adds to it; empty if it is within the file.
         check: raises ValueError for columns that the format does not have.
     """
@@ -59,11 +58,7 @@ class Format:
     check: Callable[[pa.Schema], None] = lambda _: None
 
     def suffix_of(self, compression: str) -> str:
-        """Return the end of the name of a file.
-
-        Args:
-            compression: of the file.
-        """
+        """Return the end of the name of a file."""
         return self.suffix + self.suffixes.get(compression, "")
 
 

@@ -48,7 +48,6 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
     Args:
         values: as `json_values` returns them.
-        kind: of the column.
 
     Raises:
         ValueError, TypeError, OverflowError: a value is of another type.

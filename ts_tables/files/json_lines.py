@@ -43,12 +43,7 @@ _LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC) - _EPO
 
 
 class JsonLinesFile:
-    """An open file; as `ts_tables.files.file_writer.OutputFile` describes.
-
-    Args:
-        layout: of its rows.
-        stream: to write it.
-    """
+    """An open file; as `ts_tables.files.file_writer.OutputFile` describes."""
 
     def __init__(self, layout: Layout, stream: BinaryIO) -> None:
         self._stream = stream
@@ -79,7 +74,6 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
 
     Args:
         stream: of the file, at its start; it can seek.
-        codec: of the file.
         schema: of the rows; further names of a line are left out.
         what: names the file, for messages.
 

@@ -41,7 +41,6 @@ class Layout:
         sort: columns to sort each row group by, ascending.
         target_bytes: a file is closed at this size.
         compression: codec of Parquet, or of a whole file of lines.
-        format: of the files.
         optional: names of columns that former files lack; their rows have NULL there.
         delimiter: after each value, of text.
     """
@@ -88,7 +87,6 @@ class WrittenFile:
         path: as `OpenFile` named it.
         key: partition key of its rows.
         size: bytes.
-        rows: their number.
         footer: as of `Closed`.
         is_sorted: whether all its rows are sorted, not only each row group.
         first: the least offset of its rows.

@@ -19,12 +19,7 @@ _STRIPE_BYTES: Final = 16 << 20
 
 
 class OrcFile:
-    """An open file; as `ts_tables.files.file_writer.OutputFile` describes.
-
-    Args:
-        layout: of its rows.
-        stream: to write it.
-    """
+    """An open file; as `ts_tables.files.file_writer.OutputFile` describes."""
 
     def __init__(self, layout: Layout, stream: BinaryIO) -> None:
         self._stream = stream
@@ -85,7 +80,6 @@ def orc_rows(
     Args:
         stream: of the file; it can seek.
         what: names the file, for messages.
-        schema: of the rows.
         optional: columns that the file may lack: its rows have NULL there.
 
     Raises:

@@ -16,12 +16,7 @@ _FEW_VALUES: Final = ("topic", "partition", "timestampType", "_topic_id", "_part
 
 
 class ParquetFile:
-    """An open file; as `ts_tables.files.file_writer.OutputFile` describes.
-
-    Args:
-        layout: of its rows.
-        stream: to write it.
-    """
+    """An open file; as `ts_tables.files.file_writer.OutputFile` describes."""
 
     def __init__(self, layout: Layout, stream: BinaryIO) -> None:
         self._stream = stream
@@ -63,7 +58,6 @@ def parquet_rows(stream: BinaryIO, count: int, columns: list[str] | None = None)
     """Yield the rows of a file.
 
     Args:
-        stream: of the file.
         count: most rows of a batch.
         columns: their names; None for all.
 

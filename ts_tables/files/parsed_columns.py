@@ -27,9 +27,6 @@ _SOURCES: Final = {TOPIC: "topic", TIMESTAMP: "timestamp"}  # other names are th
 def parsed_schema(columns: pa.Schema) -> pa.Schema:
     """Return the columns of a table.
 
-    Args:
-        columns: of its parser.
-
     Raises:
         ValueError: a column has the name of another one, without regard to case, as engines of SQL compare names; or
             a member of a struct has.
@@ -90,7 +87,6 @@ def refused_rows(records: pa.RecordBatch, parsed: Parsed, parser: str) -> pa.Rec
     Args:
         records: with the columns of a raw table.
         parsed: what the parser made of them.
-        parser: its name.
     """
     rows = records.take(parsed.refused)
     parsers = pa.repeat(pa.scalar(parser, pa.string()), rows.num_rows)

@@ -36,7 +36,6 @@ class Term:
     """One field of a partition key.
 
     Attributes:
-        transform: of the column.
         column: its source.
         buckets: their number, of `BUCKET`; else 0.
     """
@@ -152,10 +151,6 @@ def shown_hour(number: int) -> str:
 def parse_term(text: str, columns: pa.Schema) -> Term:
     """Return a term: a column's name, `day(timestamp)`, `hour(timestamp)` or `bucket(16, key)`.
 
-    Args:
-        text: of the configuration.
-        columns: of the table.
-
     Raises:
         ValueError: it has another form, or the column does not exist or has another type; with what is accepted.
     """
@@ -192,7 +187,6 @@ def groups(rows: pa.RecordBatch, terms: Sequence[Term]) -> Iterator[tuple[Key, p
 
     Args:
         rows: with the columns of the terms.
-        terms: of the key.
     """
     if not rows.num_rows:
         return

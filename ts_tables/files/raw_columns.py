@@ -33,7 +33,6 @@ class RawColumns:
     """Adds the columns of a raw table to the rows of one partition.
 
     Args:
-        partition: of the rows.
         topic_id: of the rows; None if the cluster has no topic ids.
     """
 

@@ -29,9 +29,7 @@ class TableFile:
     """A file of a table. It can be pickled.
 
     Attributes:
-        path: of it.
         open: opens it for reading.
-        format: of it.
         compression: its codec, of JSON lines and text.
         is_local: whether `open` copies it to this host, so that an error of reading is not one of the store.
         key: the partition key of its rows, which need not have the columns of it; None if they have.

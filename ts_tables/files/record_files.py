@@ -62,7 +62,6 @@ def reduced(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
 
     Args:
         rows: with the columns of a raw table, and perhaps the time as stored.
-        layout: of the files.
     """
     if MILLISECONDS in rows.schema.names and MILLISECONDS not in layout.schema.names:
         rows = rows.drop_columns([MILLISECONDS])

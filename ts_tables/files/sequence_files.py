@@ -48,12 +48,7 @@ _ONE_BYTE: Final = (-112, 127)  # of a vint
 
 
 class SequenceFile:
-    """An open file; as `ts_tables.files.file_writer.OutputFile` describes.
-
-    Args:
-        layout: of its rows.
-        stream: to write it.
-    """
+    """An open file; as `ts_tables.files.file_writer.OutputFile` describes."""
 
     def __init__(self, layout: Layout, stream: BinaryIO) -> None:
         self._stream = stream

@@ -22,12 +22,7 @@ _LONGEST: Final = 1 << 30  # bytes of a value, as of JSON lines
 
 
 class TextFile:
-    """An open file; as `ts_tables.files.file_writer.OutputFile` describes.
-
-    Args:
-        layout: of its rows.
-        stream: to write it.
-    """
+    """An open file; as `ts_tables.files.file_writer.OutputFile` describes."""
 
     def __init__(self, layout: Layout, stream: BinaryIO) -> None:
         self._stream = stream
@@ -79,7 +74,6 @@ def text_rows(stream: BinaryIO, what: str, codec: str, records: FileRecords) -> 
     Args:
         stream: of the file, at its start; it can seek.
         what: names the file, for messages.
-        codec: of the file.
         records: what its values are of.
 
     Raises:

@@ -140,7 +140,6 @@ def create_table(
     """Create a table and its namespace, and return it; return a table that exists.
 
     Args:
-        catalog: of the table.
         name: namespace and name.
         layout: columns, partition key and sort order.
         required: columns that are never NULL.
@@ -241,7 +240,6 @@ def iceberg_schema(schema: pa.Schema, required: Sequence[str] = ()) -> Schema:
     """Return an Iceberg schema with ids in the order of the columns; a catalog may give others.
 
     Args:
-        schema: of the files.
         required: columns that are never NULL.
 
     Raises:

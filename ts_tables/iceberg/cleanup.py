@@ -20,8 +20,6 @@ def remove_leftovers(catalog: Catalog, name: tuple[str, ...], *, of: str | None 
     began from another one has ended. In the other order a plan of a run that began in between would seem to have ended.
 
     Args:
-        catalog: of the table.
-        name: of the table.
         of: a plan whose change was never sent: it is removed wherever the head is.
 
     Raises:

@@ -32,7 +32,6 @@ class Committed:
 
     Attributes:
         table: with the change; it can have later changes of others too.
-        snapshot_id: of the change.
         refused: attempts that the catalog refused because of others' commits.
     """
 
@@ -53,8 +52,6 @@ def commit(
     """Commit a change, and return the table with it.
 
     Args:
-        catalog: of the table.
-        name: of the table.
         change: to commit.
         head: the snapshot that the plan began from; None for a table without our commits.
         keeps_main: whether `main` must be as the change was planned, although no file is removed.

@@ -28,13 +28,7 @@ _INLINE_BYTES: Final = 16 << 10  # metadata.json repeats every summary at every 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Our last snapshot of a table.
-
-    Attributes:
-        snapshot_id: of it.
-        sequence_number: of it.
-        state: of the table.
-    """
+    """Our last snapshot of a table."""
 
     snapshot_id: int
     sequence_number: int
@@ -116,8 +110,6 @@ def summary_of(state: TableState, io: FileIO, location: str, plan: str) -> dict[
 
     Args:
         state: of the table after the commit.
-        io: of the table.
-        location: of the table.
         plan: id of the plan that is committed.
 
     Raises:
@@ -150,7 +142,6 @@ def check(table: Table, head: Head | None) -> Check:
 
     Args:
         table: as it was loaded.
-        head: of it.
     """
     metadata = table.metadata
     main = metadata.refs.get(MAIN_BRANCH)

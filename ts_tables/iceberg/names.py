@@ -20,7 +20,6 @@ class TableNames:
     """The tables of a catalog by name.
 
     Args:
-        catalog: its name.
         properties: of it, as pyiceberg's configuration has them.
 
     All methods raise AccessDenied, OperatorError, StoreUnavailable from the catalog.

@@ -43,9 +43,7 @@ class PlanFiles:
 
     Attributes:
         properties: of the table's file system.
-        location: of the table.
         plan: id of the plan.
-        number: of the part.
         describer: describes them.
     """
 
@@ -72,7 +70,6 @@ class ExistingFile:
 
     Attributes:
         properties: of the table's file system.
-        path: of the file.
     """
 
     properties: dict[str, str]
@@ -88,8 +85,6 @@ def files_between(table: Table, topic: str, partition: int, offsets: tuple[int, 
 
     Args:
         table: as it was loaded.
-        topic: of the records.
-        partition: of the records.
         offsets: `[from, to)`.
 
     Raises:
@@ -122,10 +117,6 @@ def files_of(table: Table, row_filter: BooleanExpression = ALWAYS_TRUE) -> list[
 class TableFiles:
     """The files of a table.
 
-    Args:
-        io: of the table.
-        location: of the table.
-
     Raises:
         OperatorError: the table has another file system than pyarrow's.
     """
@@ -147,7 +138,6 @@ class TableFiles:
         """Note a plan before its first file.
 
         Args:
-            plan: its id.
             head: the snapshot that it begins from.
         """
         path = f"{self._location}/{_PLANS}/{plan}.json"

@@ -67,10 +67,7 @@ class Opened:
     """A table as a plan found it.
 
     Attributes:
-        state: of the table.
         head: the snapshot of our tag; None in an adoption of a table without it.
-        layout: of its files.
-        describer: of its files.
         table: as it was loaded.
         replaceable: data files that were returned, by path.
     """
@@ -325,7 +322,6 @@ class IcebergTarget(Target):
 
         Args:
             opened: as the plan found the table.
-            plan: its id.
             state: after it.
             added: what the commit adds.
 

@@ -39,8 +39,6 @@ class Staged:
     """A change that `catalog.commit_table` can send.
 
     Attributes:
-        snapshot_id: of its snapshot.
-        updates: of the table.
         requirements: without which it is refused.
     """
 

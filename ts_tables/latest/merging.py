@@ -41,11 +41,9 @@ def merge(
     """Write the touched buckets again.
 
     Args:
-        change: of the table.
         staged: new rows, as `ts_tables.latest.tasks.Staging.describe` returns them.
         removed: rows that an election removed from the log.
         stage: the layout of staged files.
-        run_tasks: an engine.
     """
     opened = cast("OpenedBuckets", change.opened)
     existing, new = opened.buckets(), by_key(staged)

@@ -49,7 +49,6 @@ class NewestTask:
         existing: files of the bucket.
         staged: files of new rows of the bucket, with `_is_deleted`.
         removed: rows that an election removed from the log.
-        layout: of the files.
         stage: of the staged ones.
         files: opens and describes new ones.
     """

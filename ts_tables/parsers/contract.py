@@ -142,7 +142,6 @@ def check(parser: Parser, parsed: Parsed, count: int) -> None:
 
     Args:
         parser: which returned it.
-        parsed: of a batch.
         count: the number of its records.
 
     Raises:
@@ -169,7 +168,6 @@ def without_records(parsed: Parsed, refused: Collection[int]) -> Parsed:
     """Return what was parsed without the rows of some records.
 
     Args:
-        parsed: of a batch.
         refused: the numbers of these records; those that have no row among them.
     """
     return refusing(parsed, dict.fromkeys({*refused} - {*parsed.refused.to_pylist()}, ""))
@@ -179,7 +177,6 @@ def refusing(parsed: Parsed, refused: Mapping[int, str]) -> Parsed:
     """Return what was parsed with further refused records.
 
     Args:
-        parsed: of a batch.
         refused: the reason by the number of the record; none of these was refused before.
     """
     is_left = pa.array(~np.isin(_numbers(parsed.records), np.fromiter(refused, np.int64, len(refused))))

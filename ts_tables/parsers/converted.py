@@ -48,7 +48,6 @@ def halving(
         convert: returns the array of the values of a range; raises one of `NO_FIT`.
         start: first row.
         end: the row after the last.
-        kind: of the arrays.
         reasons: by row, of the values that do not fit; some are added.
         why: returns the reason for a row.
     """
@@ -78,7 +77,6 @@ def parsed_of(
     """Return what a parser made of a batch.
 
     Args:
-        columns: of the parser.
         found: each column, of all rows.
         rows: the number of the record of each row; it never falls.
         refused: by record, why it has no rows.

@@ -31,7 +31,6 @@ class SchemaReading:
     """A codec, and the place of the schema that it reads with.
 
     Attributes:
-        codec: of the values.
         schema: names the schema, so that the codec can be opened again with it; None if it has none.
     """
 
@@ -51,7 +50,6 @@ class DecodedParser(Parser):
 
     Args:
         readings: the newest first. Others are for columns that it lacks, and for values that it refuses.
-        found: the columns.
 
     Raises:
         CorruptData: no codec has one of the columns.
@@ -144,7 +142,6 @@ def columns_of(reading: SchemaReading, before: Sequence[FoundColumn], others: Se
     """Return the columns of a table with those of a schema that it lacks.
 
     Args:
-        reading: of the schema.
         before: the columns of the table.
         others: names of other columns.
 

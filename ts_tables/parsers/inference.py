@@ -31,8 +31,6 @@ class FoundColumn(NamedTuple):
     """A column that was found.
 
     Attributes:
-        name: of the column.
-        member: of the objects.
         kind: of the values: a key of `KINDS`, or of fields of a schema a text of `ts_tables.parsers.table_types`.
     """
 
@@ -97,8 +95,6 @@ def free_name(name: str, kind: str, used: Collection[str]) -> str:
     """Return the name of a column, with its kind and a number if other columns have it.
 
     Args:
-        name: of the column.
-        kind: of its values.
         used: names of other columns, in lower case, as engines of SQL compare them.
     """
     number = 1

@@ -47,7 +47,6 @@ class JsonParser(Parser):
     value, as a tombstone, is a row of nulls.
 
     Args:
-        columns: of the rows.
         infers: whether members of the objects without a column get one, as `ts_tables.parsers.inference` describes.
         on_type: what happens to a value of another kind than its member had first: it gets a column of its own, or its
             record is refused.
@@ -207,11 +206,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 class _Members:
-    """Collects the values at paths of objects; None where one is missing.
-
-    Args:
-        paths: of the values.
-    """
+    """Collects the values at paths of objects; None where one is missing."""
 
     def __init__(self, paths: Sequence[Sequence[str]]) -> None:
         self._paths = paths

@@ -40,7 +40,6 @@ class Column:
     """A column of a parser.
 
     Attributes:
-        name: of the column.
         type: of Arrow.
         path: names of the members that lead to the value, in JSON; the column's name by default.
         required: whether a record without a value is refused.
@@ -67,7 +66,6 @@ def make_column(
     """Return a column.
 
     Args:
-        name: of it.
         kind: its type as text.
         path: names of members; None for the column's name.
         required: whether a record without a value is refused.

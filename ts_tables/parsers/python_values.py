@@ -43,7 +43,6 @@ def from_values(values: Sequence[Any], column: Column) -> Converted:
 
     Args:
         values: of JSON; None for a missing one.
-        column: of them.
 
     Raises:
         BatchTooLarge: they have more than 2 GiB.

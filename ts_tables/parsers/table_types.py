@@ -220,11 +220,7 @@ def is_wider(before: pa.DataType, after: pa.DataType) -> bool:
 
 
 def label_of(text: str) -> str:
-    """Return the name of a type, without what it contains.
-
-    Args:
-        text: of the type.
-    """
+    """Return the name of a type, without what it contains."""
     return str(orjson.loads(text)[0]) if text.startswith("[") else text
 
 

@@ -46,7 +46,6 @@ def from_texts(texts: pa.Array, column: Column) -> Converted:
 
     Args:
         texts: strings.
-        column: of them.
 
     Raises:
         BatchTooLarge: they have more than 2 GiB.

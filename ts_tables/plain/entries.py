@@ -108,7 +108,6 @@ class PlainFile(StoredObject):
         path: relative to the table's location.
         size: bytes.
         crc32c: of the bytes.
-        rows: their number.
         key: partition key of the rows.
         covers: offsets that contain those of the rows.
         since: when it was first held, in seconds since 1970; 0 of other files.
@@ -183,7 +182,6 @@ class Contents(StoredObject, expected="the list of a table's files", most=MOST_B
         generation: names its ledger and staging: a table that is created again has another one.
         number: of the entry; 0 without any.
         layout: format, compression, partition key and sort order, as JSON values.
-        state: of the table.
         files: shown.
         held: claimed, and not shown yet.
         valid_through: of the last entry with rows.

@@ -16,7 +16,6 @@ class Holding:
     """When files are shown.
 
     Attributes:
-        target_bytes: of a file.
         max_age: seconds that a file is held at most; 0: no file is held.
         is_apart: whether a file has rows of one Kafka partition only.
     """

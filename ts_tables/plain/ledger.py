@@ -34,12 +34,7 @@ _BOUNDED: Final = ByteRange(0, MOST_BYTES + 1)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Contents, with what a change of them must find.
-
-    Attributes:
-        contents: of the table.
-        etag: of their object.
-    """
+    """Contents, with what a change of them must find."""
 
     contents: Contents
     etag: str
@@ -275,8 +270,6 @@ def staging_of(generation: str, number: int, plan: str) -> str:
     """Return the prefix of a plan's staging.
 
     Args:
-        generation: of the table.
         number: of the entry that the plan begins from.
-        plan: its id.
     """
     return f"{OWN}{generation}/staging/{number}-{plan}/"

@@ -27,9 +27,6 @@ class OpenedFiles:
     """A table as a plan found it.
 
     Attributes:
-        contents: of the table.
-        layout: of its files.
-        place: of the table.
         holding: when files are shown.
         missing: paths of files that the store does not have.
         arranged: files of this plan by path.

@@ -41,9 +41,7 @@ class StagedFiles:
     Names have no suffix: a pattern such as `**/*.parquet` does not find them.
 
     Attributes:
-        place: of the table.
         prefix: of the plan's staging.
-        number: of the task.
         covered: offsets that contain those of the rows.
         written: path and CRC-32C of each file, by the path that it was opened under.
     """
@@ -79,8 +77,6 @@ class StoredFile:
     """Opens a file of a table for reading: a local copy, because Parquet is read from its end. It can be pickled.
 
     Attributes:
-        place: of the table.
-        path: of the file.
         crc32c: of its bytes; None to read it as it is.
     """
 

@@ -37,9 +37,7 @@ class PlainTarget(Target):
 
     Args:
         name: of the table, for messages.
-        place: of its files.
         layout: columns, partition key, sort order, format and file sizes. A table that exists must have the same.
-        names: of the files.
         max_age: seconds that a file is held at most; 0: no file is held.
         schema_of: as of `ts_tables.targets.layout_at`.
 
@@ -163,7 +161,6 @@ class PlainTarget(Target):
 
         Args:
             opened: as the plan found the table.
-            plan: its id.
             state: after it.
             added: what the commit adds.
 

@@ -45,7 +45,6 @@ class ClaimablePartitions:
 
     Args:
         observer: of the table's topics.
-        keys: of the cluster.
         location: of the store, for messages.
         on_recreated: what the table does with a topic that was created again.
     """
@@ -62,7 +61,6 @@ class ClaimablePartitions:
         """Return the partitions that a table reads.
 
         Args:
-            state: of the table.
             look: the commits.
             problems: receives a sentence for each topic or partition that cannot be read.
             lost: receives one for each partition without claims whose commit is missing or damaged.
@@ -144,8 +142,6 @@ def seen_of(
     """Return what the archive shows of a partition.
 
     Args:
-        store: of the segments.
-        view: of the partition.
         end: by its commit.
         known: its claims, as far as the log still has them.
         read_committed: whether transactions that are open at a hole are withheld.

@@ -26,7 +26,6 @@ class Claimed:
     """What a table has claimed, as the archive shows it.
 
     Attributes:
-        work: to read.
         skipped: by partition and topic id, ranges `[from, to)` of claims that cannot be compared.
         notes: sentences about these.
     """
@@ -40,10 +39,7 @@ def claimed_of(store: ObjectStore, query: Query, observer: Observer, state: Tabl
     """Return what a table has claimed.
 
     Args:
-        store: of its topics.
         query: of the table, settled.
-        observer: of the topics.
-        state: of the table.
 
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.

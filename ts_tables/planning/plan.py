@@ -35,9 +35,6 @@ class TakenBack:
     """Rows of a partition that an election removed from its log.
 
     Attributes:
-        partition: of the rows.
-        directory: of the incarnation.
-        topic_id: of the rows.
         start: first offset.
         end: the offset after the last.
     """
@@ -53,7 +50,6 @@ def left_of(covered: Iterable[Covered], taken_back: Sequence[TakenBack]) -> list
     """Return offsets without those of rows that are deleted.
 
     Args:
-        covered: of a file.
         taken_back: entries whose rows are deleted from it.
     """
     return [
@@ -130,13 +126,8 @@ class _Planned:
 class Planner:
     """Plans the commits of one table from the topics of one location; not thread-safe.
 
-    Attributes:
-        store: of the topics.
-
     Args:
-        store: of the topics.
         query: settled; its subscription, isolation level and limits.
-        policy: of the table.
         begins: returns where a table begins in a partition; None for the start of its log.
         most_bytes: of segments that one commit adds; None for no limit.
     """
@@ -161,7 +152,6 @@ class Planner:
         """Return what the next commit adds.
 
         Args:
-            state: of the table.
             is_first: whether the table begins: topics that it names must exist.
 
         Raises:
@@ -244,9 +234,6 @@ class Planner:
 
     def claimed(self, state: TableState) -> Claimed:
         """Return what a table has claimed, as the archive shows it now; for a comparison.
-
-        Args:
-            state: of the table.
 
         Raises:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.

@@ -22,7 +22,6 @@ class Covered:
     """Offsets of one partition whose rows a file can have.
 
     Attributes:
-        partition: topic and number.
         topic_id: of the rows; None if the cluster has no topic ids.
         start: first offset.
         end: the offset after the last.
@@ -51,7 +50,6 @@ class Work:
     """A split of a plan. It can be pickled.
 
     Attributes:
-        split: to read.
         topic_id: of its rows; None if the cluster has no topic ids.
         shown_before: for a late claim, the transactions that hid its rows when the table passed the hole; rows that
             they do not hide are in the table already. Empty for other claims.
@@ -81,8 +79,6 @@ class Work:
         """Yield its rows with the named columns, `offset` among them, in the order of offsets.
 
         Args:
-            store: of the split.
-            names: of the columns.
             memory: as of `ts_reader.query.read_split.read_split`, which also describes what it raises.
         """
         if not self.shown_before:

@@ -25,8 +25,6 @@ class Difference:
     """Rows that differ, of consecutive offsets.
 
     Attributes:
-        kind: of the difference.
-        block: of the offsets.
         start: first offset.
         end: the offset after the last.
     """
@@ -78,7 +76,6 @@ def differences(
     """Yield the differences of a block, by kind and offset; consecutive offsets are one.
 
     Args:
-        block: of the rows.
         table: how often the table has each row.
         archive: how often the archive has each record.
         kept: ranges with rows that an election removed, and that the table keeps; only their sum is known.

@@ -37,13 +37,7 @@ class _Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileValues:
-    """The rows of a file. It can be pickled.
-
-    Attributes:
-        file: of the table.
-        layout: of the file.
-        compared: the columns.
-    """
+    """The rows of a file. It can be pickled."""
 
     file: TableFile
     layout: Layout
@@ -60,9 +54,6 @@ class ParsedValues:
     """What a parser makes of records of the archive. It can be pickled.
 
     Attributes:
-        work: what to read.
-        parser: of the table.
-        compared: the columns.
         forgotten: records that are left out.
         refused: the records that are in the table of refused ones.
         older: rows that are older than some of the columns; None without such.
@@ -95,7 +86,6 @@ class SumsOf:
     """Computes the sums of rows. It can be pickled.
 
     Attributes:
-        source: of the rows.
         skipped: by partition and topic id, ranges of offsets that are not compared.
     """
 
@@ -112,8 +102,6 @@ class RowsOf:
     """Returns the rows of a block. It can be pickled.
 
     Attributes:
-        source: of the rows.
-        block: of the rows.
         skipped: as of `SumsOf`.
     """
 
@@ -128,12 +116,7 @@ class RowsOf:
 
 @dataclass(frozen=True, slots=True)
 class OlderRows:
-    """Returns the rows of a block that can be older than some columns. It can be pickled.
-
-    Attributes:
-        source: the file.
-        block: of the rows.
-    """
+    """Returns the rows of a block that can be older than some columns. It can be pickled."""
 
     source: FileValues
     block: Block
@@ -164,11 +147,8 @@ def with_values(
     """Return a verification with the differences of values.
 
     Args:
-        found: of the records.
-        opened: the table.
         refused: the table of refused records; they stay refused.
         claimed: the claims, as the archive shows them.
-        run_tasks: an engine.
         parser: of the table's state.
         names: of the table's columns.
         newest_only: whether the table has only the newest record of each key.

@@ -37,7 +37,6 @@ class NewestRecords:
 
     Attributes:
         work: what to read of the partition.
-        parser: of the table.
         forgotten: records that are left out.
         refused: the records that are in the table of refused ones; others that the parser refuses count as refused too.
         compared: the columns whose values are compared; None to compare records.
@@ -87,11 +86,7 @@ class NewestRecords:
 
 @dataclass(frozen=True, slots=True)
 class NewestSums:
-    """Computes the sums of the newest and the refused records of a partition. It can be pickled.
-
-    Attributes:
-        records: of it.
-    """
+    """Computes the sums of the newest and the refused records of a partition. It can be pickled."""
 
     records: NewestRecords
 
@@ -102,12 +97,7 @@ class NewestSums:
 
 @dataclass(frozen=True, slots=True)
 class NewestRows:
-    """Returns the rows of a block of the newest and the refused records of a partition. It can be pickled.
-
-    Attributes:
-        records: of the partition.
-        block: of the rows.
-    """
+    """Returns the rows of a block of the newest and the refused records of a partition. It can be pickled."""
 
     records: NewestRecords
     block: Block

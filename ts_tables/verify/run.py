@@ -36,9 +36,7 @@ class Verification:
 
     Attributes:
         snapshot: of the table that was compared.
-        state: its claims.
         sums: of its rows, by block of a million offsets.
-        differences: of rows.
         notes: sentences about claims that could not be compared.
     """
 
@@ -96,7 +94,6 @@ def verify(
     """Compare a table with the archive.
 
     Args:
-        opened: the table.
         claimed: its claims, as the archive shows them.
         run_tasks: an engine: runs tasks, and returns their results in their order.
         refused: the table of records that the parser refused; None of a raw table. Each record is in one of both.

@@ -58,7 +58,6 @@ class ArchiveSums:
     """Computes the sums of rows in the archive. It can be pickled.
 
     Attributes:
-        work: what to read.
         forgotten: records that are left out.
         layout: of the table's files, which can lack some of a record.
     """
@@ -77,7 +76,6 @@ class FileSums:
     """Computes the sums of rows in a file. It can be pickled.
 
     Attributes:
-        file: of the table.
         skipped: by partition and topic id, ranges of offsets that are not compared.
         columns: that are read: `PARSED`, or as `raw_columns` returns them.
     """
@@ -101,9 +99,7 @@ class ArchiveRows:
     """Returns the rows of a block in the archive. It can be pickled.
 
     Attributes:
-        work: what to read.
         forgotten: records that are left out.
-        block: of the rows.
         layout: of the table's files, which can lack some of a record.
     """
 
@@ -122,8 +118,6 @@ class FileRows:
     """Returns the rows of a block in a file. It can be pickled.
 
     Attributes:
-        file: of the table.
-        block: of the rows.
         skipped: by partition and topic id, ranges of offsets that are not compared.
         columns: that are read: `PARSED`, or as `raw_columns` returns them.
     """
@@ -148,11 +142,7 @@ def added(sums: Iterable[Sums]) -> Sums:
 
 
 def raw_columns(layout: Layout) -> pa.Schema:
-    """Return the columns of a raw table, or of refused records, that digests need.
-
-    Args:
-        layout: of its files.
-    """
+    """Return the columns of a raw table, or of refused records, that digests need."""
     names = (*COLUMNS, *_POSITION, *({MILLISECONDS} & {*layout.schema.names}))
     return pa.schema([RECORD_SCHEMA.field(name) for name in names])
 

@@ -68,7 +68,6 @@ class Compared:
     there, and in all later columns.
 
     Attributes:
-        names: of the columns.
         later: names of those that the table got after it was created, in their order; of a table whose values have a
             schema.
     """

@@ -130,7 +130,6 @@ def find_gaps(
     """Return a partition's holes and gap records in order of offsets, and a warning about its view or None.
 
     Args:
-        store: the store of the partition.
         catalog: a snapshot of it.
         damaged: receives a message for each segment that cannot be read; None: raise instead.
 

@@ -106,7 +106,6 @@ def _warn(held: Sequence[HeldTopic], states: Mapping[str, CommitState], stuck_af
     """Warn of partitions without a commit, and of commits that do not reach uploaded segments.
 
     Args:
-        held: the topics.
         states: of commits, by the prefixes of partitions.
         stuck_after: seconds that a commit may need.
         output: gets the warnings.

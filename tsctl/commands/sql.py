@@ -117,7 +117,6 @@ class _Topics:
     """Opens scans of topics.
 
     Attributes:
-        options: of the command.
         bounds: arguments of a scan.
         codecs: of keys and of values, by topic.
         moment: that topics are as of, ms; None for now.
@@ -133,7 +132,6 @@ class _Topics:
 
         Args:
             archive: that has it.
-            topic: its name.
             read: options of all scans.
             named: topics of the statement: transactions are whole between them.
         """

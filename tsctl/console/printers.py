@@ -122,8 +122,6 @@ class LinePrinter:
 
     Args:
         lines: makes them; None prints none.
-        reports: of errors.
-        positions: of the group.
         skip: whether a record that a deserializer does not accept is skipped.
     """
 
@@ -164,8 +162,6 @@ class JsonPrinter:
 
     Args:
         archive: has the schemas.
-        reports: of errors.
-        positions: of the group.
     """
 
     def __init__(self, archive: "Archive", reports: Reports, positions: Positions) -> None:

@@ -19,11 +19,7 @@ class Options:
     """Options that settings can contradict.
 
     Attributes:
-        bootstrap_server: or None.
-        group: or None.
-        isolation: or None.
         from_beginning: whether a group without offsets begins at the first record.
-        partition: or None.
     """
 
     bootstrap_server: str | None

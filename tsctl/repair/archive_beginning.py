@@ -31,7 +31,6 @@ def find_beginning(versions: Callable[[str], Iterable[ObjectVersion]], keys: Par
 
     Args:
         versions: lists the versions of all keys with a prefix, those of one key together, the newest first.
-        keys: of the partition.
 
     Returns:
         Seconds since the epoch, by the store's clock.

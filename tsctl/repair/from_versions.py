@@ -59,9 +59,7 @@ class PartitionVersions:
     """The versions of one partition's objects.
 
     Args:
-        store: the partition's.
         catalog: a snapshot of the partition.
-        commit: its commit.
         dry_run: whether nothing is put; the bytes of versions are not read then either.
     """
 

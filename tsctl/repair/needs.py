@@ -62,7 +62,6 @@ def needs_of(coverages: Iterable[Coverage], *, gaps: bool) -> list[PartitionNeed
     """Return what to repair, sorted by topic and partition.
 
     Args:
-        coverages: of the partitions.
         gaps: whether recorded gaps are included: a broker can have their offsets again.
     """
     found = []

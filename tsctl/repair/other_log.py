@@ -22,9 +22,7 @@ class LiveCopies:
     """The copies that readers get a partition's offsets from.
 
     Args:
-        store: the partition's.
         catalog: a snapshot of the partition.
-        commit: its commit.
     """
 
     def __init__(self, store: ObjectStore, catalog: PartitionCatalog, commit: Commit) -> None:

@@ -59,8 +59,6 @@ class Requests:
         """Write a request, unless the store has one for the same that no agent has answered yet.
 
         Args:
-            store: the partition's.
-            keys: of the partition.
             need: what to repair.
             end: the offset after the last.
 

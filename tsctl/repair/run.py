@@ -81,7 +81,6 @@ class Repairs:
     """Repairs partitions of one cluster, then waits for the agents.
 
     Args:
-        keys: of the cluster.
         store_of: returns the store of a topic.
         how: how to repair.
         output: receives warnings and progress.

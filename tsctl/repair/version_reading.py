@@ -33,7 +33,6 @@ class Good:
 
     Attributes:
         file: its bytes; empty in a dry run.
-        size: their number.
         fields: its metadata, as stored.
         metadata: the same, decoded.
         epochs: (leader epoch, first offset) pairs, also if they are too many for metadata; empty in a dry run then.
@@ -52,8 +51,6 @@ class VersionReader:
     Every method raises `VersionsDenied` if this identity may not list or read versions, and the store's errors.
 
     Args:
-        store: the partition's.
-        keys: of the partition.
         dry_run: whether the bytes of versions are not read.
 
     Attributes:

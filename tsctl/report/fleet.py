@@ -37,7 +37,6 @@ def render_fleet(rows: Iterable[FleetRow], failing: Sequence[str], silent: int, 
     """Return the page as HTML.
 
     Args:
-        rows: of all agents.
         failing: what stores fail, as agents report it.
         silent: the number of agents that did not answer: what their stores do is unknown.
         made: the time of the answers.

@@ -22,7 +22,6 @@ def converse(topics: Sequence[str], run: Callable[[str], None], write: Callable[
     """Read statements from the terminal until the user ends it.
 
     Args:
-        topics: of the archive.
         run: runs a text that ends with `;`, and reports its errors.
         write: writes a line.
     """

@@ -73,11 +73,9 @@ class Session:
     """Runs SQL statements over the topics of an archive; not thread-safe.
 
     Args:
-        archive: the archive.
         scan: returns the scan of a topic.
         files: whether statements may read and write files and load extensions.
         yields_rows: False to plan the reads of statements, and read no record.
-        progress: of the reads of statements.
     """
 
     def __init__(

@@ -37,7 +37,6 @@ class Thaw:
 
     Args:
         days: how long the objects are to be readable after the wait.
-        tier: of all requests.
         pause: waits for so many seconds.
         clock: seconds since the epoch.
     """

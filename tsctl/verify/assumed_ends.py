@@ -18,7 +18,6 @@ def assume_copy(
     """Return a copy by its listing and a cache object; without one, it is assumed to end at the next base offset.
 
     Args:
-        keys: of its partition.
         segment: as listed.
         noted: its metadata in a cache object, or None.
         following: the next higher base offset, or the next offset.
@@ -37,7 +36,6 @@ def extend_to_live_bases(
     Args:
         checked: results with a copy, by segment in the order of base offsets.
         assumed: the segments whose end is assumed.
-        commit: of their partition.
     """
     extended: dict[StoredSegment, Checked] = {}
     following = commit.next_offset

@@ -81,7 +81,6 @@ def audit(
     """Compare the store with the cluster.
 
     Args:
-        cluster: the running cluster.
         coverages: of all topics in scope.
         ships: returns whether the agents ship a topic.
         now: seconds since the epoch.
@@ -217,9 +216,7 @@ def compare_records(
     """Compare the records of the store and the cluster; yield a finding for the first difference.
 
     Args:
-        store: the store of the partition.
         keys: the keys of the partition.
-        cluster: the running cluster.
         side: the partition in both.
         compacts: whether the cluster may have compacted the records; then only records of both are compared.
 

@@ -22,8 +22,6 @@ def rules_findings(
     """Yield a finding for each lifecycle rule that would harm the cluster.
 
     Args:
-        store: of the archive.
-        keys: of the cluster.
         tags: of the cluster's objects.
         warn: called with a sentence if this identity may not read the rules.
 

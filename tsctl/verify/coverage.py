@@ -74,7 +74,6 @@ def coverage_of(
 
     Args:
         where: as in findings.
-        catalog: its snapshot.
         view: the view of the snapshot.
         modified: when each segment was written, by stem, seconds since the epoch.
         overlaps: ranges that several live copies contain.

@@ -76,8 +76,6 @@ def check_partition(
     """Compare a partition's snapshot with what its segments contain.
 
     Args:
-        store: the store of the partition.
-        listing: its snapshot.
         checked: the result for each of its segments, with a copy.
         where: the partition's name in findings.
         findings: the findings about its segments.

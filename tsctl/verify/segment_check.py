@@ -84,7 +84,6 @@ def check_segment(
 
     Args:
         store: the store of the segment.
-        keys: of its partition.
         segment: as listed.
         depth: `HEADERS` or `FULL`.
         noted: its metadata in a cache object, for the same ETag; None without a cache object.

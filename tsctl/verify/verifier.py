@@ -108,7 +108,6 @@ class Verifier:
         partitions: numbers of the partitions of topics in scope, themselves in scope or not; set by `find`.
 
     Args:
-        store: the store.
         keys: builds the cluster's keys.
         scope: what to verify.
         report_progress: called by several threads with the number of partitions and segments that were completed.

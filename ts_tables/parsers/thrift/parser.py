@@ -38,7 +38,6 @@ class ThriftOptions:
     Attributes:
         idl: file of the IDL.
         struct: name of the struct in it.
-        protocol: of the values.
     """
 
     idl: Path
@@ -70,7 +69,6 @@ class ThriftParser(Parser):
     """Parses values that are one struct each. A record without a value is a row of nulls.
 
     Args:
-        struct: of the values.
         protocol: of their bytes.
     """
 

@@ -246,9 +246,6 @@ class Field:
     """A field of a struct.
 
     Attributes:
-        number: its id.
-        name: of the column.
-        type: of its values.
         required: whether a struct without it is refused.
         default: of a struct without it, in the type of the column.
     """
