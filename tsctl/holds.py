@@ -7,7 +7,7 @@ A removal first checks the hold in every store. It writes the traces to all of t
 each on condition of the ETag that it read.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from shlex import quote
@@ -93,30 +93,34 @@ def add_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, wanted: Hold, war
     former = next((existing[0] for _, existing in found if existing is not None), None)
     if former is not None:
         wanted = replace(wanted, time=former.time)
-        others = {who for who in own.values() if who and former.set_by and not is_same_identity(who, former.set_by)}
-        if wanted.two_people and others:
-            warn(
-                f"hold {wanted.name}: {former.set_by} set it in one store and {', '.join(sorted(others))} in another; "
-                "neither of them can remove it"
-            )
-    written: list[str] = []
-    for store in lacking:
+        _warn_of_two(former, wanted, own.values(), warn)
+    have = [store.location for store, existing in found if existing is not None]
+    for done, store in enumerate(lacking):
         try:
             _put(store, keys, replace(wanted, set_by=own[store.location]))
         except BaseException:
-            if have := [each.location for each, existing in found if existing is not None] + written:
+            if have := have + [each.location for each in lacking[:done]]:
                 warn(
                     f"hold {wanted.name} is not complete: {', '.join(have)} has it and stops retention, "
                     f"{store.location} lacks it; {_again(wanted)}"
                 )
             raise
-        written.append(store.location)
     for store in stores:  # another process can have removed it, or set another one
         existing = read_hold(store, keys, wanted.name)
         if existing is None:
             raise StaleStateError(f"hold {wanted.name}: {store.location} does not have it any more; {_again(wanted)}")
         _refuse_other_terms(store, existing[0], wanted)
-    return written
+    return [store.location for store in lacking]
+
+
+def _warn_of_two(former: Hold, wanted: Hold, own: Iterable[str | None], warn: Callable[[str], None]) -> None:
+    """Warn if the rule of two people lets neither of the identities that set a hold remove it."""
+    others = {who for who in own if who and former.set_by and not is_same_identity(who, former.set_by)}
+    if wanted.two_people and others:
+        warn(
+            f"hold {wanted.name}: {former.set_by} set it in one store and {', '.join(sorted(others))} in another; "
+            "neither of them can remove it"
+        )
 
 
 def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, reason: str, now: int) -> list[str]:
@@ -133,10 +137,7 @@ def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, rea
         CorruptData, NewerFormat: it cannot be read; nothing was changed.
         StoreUnavailable, AccessDenied, BucketMissing, OutcomeUnknown: a store failed; the command may be repeated.
     """
-    found = [(store, one) for store in stores if (one := read_hold(store, keys, name)) is not None]
-    if not found:
-        held = {hold.name for store in stores for hold in read_holds(store, keys)}
-        raise QueryError(f"hold {name}: cluster {keys.cluster} has no such hold{nearest(name, held)}")
+    found = _found(stores, keys, name)
     by_two = any(hold.two_people for _, (hold, _) in found)
     own = {store.location: _identity(store) if by_two else store.identity() for store, _ in found}
     if by_two:
@@ -148,6 +149,15 @@ def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, rea
         if not is_removed(store.delete_matching({key: etag})):
             raise StaleStateError(f"{key}: {store.location} has another hold of this name by now; it was kept")
     return [store.location for store, _ in found]
+
+
+def _found(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str) -> list[tuple[ObjectStore, tuple[Hold, str]]]:
+    """Return the stores that have a hold, with it and its ETag; raise QueryError if no store has it."""
+    found = [(store, one) for store in stores if (one := read_hold(store, keys, name)) is not None]
+    if not found:
+        held = {hold.name for store in stores for hold in read_holds(store, keys)}
+        raise QueryError(f"hold {name}: cluster {keys.cluster} has no such hold{nearest(name, held)}")
+    return found
 
 
 def list_holds(
@@ -181,17 +191,24 @@ def list_holds(
             has.setdefault(hold.terms, set()).add(store.location)
     for terms, entry in listed.items():
         entry.missing_in = [store.location for store in stores if store.location not in has[terms]]
-    found = [entry for entry in listed.values() if unreadable is not None or entry.state is HoldState.HELD]
-    if unreadable is not None:
-        existing = {(entry.hold.terms, entry.hold.time) for entry in listed.values()}
-        removed: dict[tuple[object, ...], ListedHold] = {}
-        for removal in (each for store in stores for each in read_removals(store, keys, unreadable)):
-            hold = removal.hold
-            if (hold.terms, hold.time) not in existing:  # else the removal ended early
-                who = [hold.set_by] if hold.set_by is not None else []
-                removed.setdefault((hold.terms, removal.time), ListedHold(hold, HoldState.REMOVED, who, [], removal))
-        found += removed.values()
+    if unreadable is None:
+        found = [entry for entry in listed.values() if entry.state is HoldState.HELD]
+    else:
+        removals = (each for store in stores for each in read_removals(store, keys, unreadable))
+        found = [*listed.values(), *_removed(removals, listed.values())]
     return sorted(found, key=lambda entry: (entry.hold.name, entry.hold.time, entry.state))
+
+
+def _removed(removals: Iterable[Removal], listed: Iterable[ListedHold]) -> Iterable[ListedHold]:
+    """Return the removed holds that do not exist."""
+    existing = {(entry.hold.terms, entry.hold.time) for entry in listed}
+    removed: dict[tuple[object, ...], ListedHold] = {}
+    for removal in removals:
+        hold = removal.hold
+        if (hold.terms, hold.time) not in existing:  # else the removal ended early
+            who = [hold.set_by] if hold.set_by is not None else []
+            removed.setdefault((hold.terms, removal.time), ListedHold(hold, HoldState.REMOVED, who, [], removal))
+    return removed.values()
 
 
 def _readable(store: ObjectStore, keys: ClusterKeys, damaged: Callable[[str], None]) -> Iterator[Hold]:

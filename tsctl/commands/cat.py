@@ -59,8 +59,7 @@ class _Forms:
 
     def check(self, problems: list[str], *, timestamp_ms: bool) -> None:
         """Append a sentence for each mistake."""
-        from tsctl.record_lines import BYTES, DEFAULT, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
-        from tsctl.results import FILES, ResultFormat  # noqa: PLC0415  (the same)
+        from tsctl.results import FILES, ResultFormat  # noqa: PLC0415  (pyarrow, only for commands that decode)
 
         form = self.form
         accepted = [each.value for each in ResultFormat if each is not ResultFormat.TABLE]
@@ -71,15 +70,20 @@ class _Forms:
         if form in FILES and self.to is None:
             problems.append(f"--format={form}: --output FILE is needed")
         for option, text in (("--key", self.key), ("--value", self.value), ("--header", self.header)):
-            try:
-                if parse_form(text or DEFAULT) in BYTES and not self.is_json:
-                    problems.append(f"{option}={text}: --format {form} keeps bytes; drop {option}")
-            except ValueError as error:
-                problems.append(f"{option}={text}: {error}")
+            self._check_form(option, text, problems)
         if self.header is not None and not self.is_json:
             problems.append(f"--header={self.header}: --format {form} keeps the bytes of header values; drop --header")
         if timestamp_ms and self.is_json:
             problems.append("--timestamp-ms: the timestamp of JSON lines is as stored; drop it")
+
+    def _check_form(self, option: str, text: str | None, problems: list[str]) -> None:
+        from tsctl.record_lines import BYTES, DEFAULT, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
+
+        try:
+            if parse_form(text or DEFAULT) in BYTES and not self.is_json:
+                problems.append(f"{option}={text}: --format {self.form} keeps bytes; drop {option}")
+        except ValueError as error:
+            problems.append(f"{option}={text}: {error}")
 
 
 @with_groups

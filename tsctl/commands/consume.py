@@ -81,12 +81,9 @@ class RecordOptions:
 
     def check(self, problems: list[str]) -> None:
         """Append a sentence for each mistake."""
-        texts = (("--topic", self.topic), ("--include", self.include), ("--group", self.group))
-        problems += [
-            f"{option}: it is empty, or no Unicode text"  # librdkafka cannot have it
-            for option, text in texts
-            if text is not None and not (text and text.isprintable())
-        ]
+        for option, text in (("--topic", self.topic), ("--include", self.include), ("--group", self.group)):
+            if not _is_possible(text):
+                problems.append(f"{option}: it is empty, or no Unicode text")
         if self.include is not None and (reason := _wrong_expression(self.include)) is not None:
             problems.append(f"--include {self.include}: no regular expression: {reason}")
         offset = None if self.offset == "latest" else self.offset
@@ -276,6 +273,11 @@ def _print(consumer: "TieredConsumer", printer: Printer, most: int | None, timeo
             last = monotonic()
         elif timeout_ms is not None and (monotonic() - last) * 1000 >= timeout_ms:
             break
+
+
+def _is_possible(text: str | None) -> bool:
+    """Return whether librdkafka can have a text."""
+    return text is None or (text != "" and text.isprintable())
 
 
 def _wrong_expression(text: str) -> str | None:

@@ -4,7 +4,7 @@ A gap record explains a hole but does not end it: a broker that still has the of
 data. So the command reports offsets that no segment contains. `--all` adds records whose offsets were shipped later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
@@ -79,15 +79,8 @@ def gaps(
     with open_archive(name, output.warn) as archive:
         held = archive.topics(topics or (), numbers, incarnation)
         asked = [(entry.store, catalog) for entry in held for catalog in entry.topic.partitions]
-        with output.progress("partitions", len(asked)) as advance:
-
-            def look(one: tuple[ObjectStore, PartitionCatalog]) -> tuple[list[FoundGap], str | None]:
-                found = find_gaps(*one, damaged)
-                advance()
-                return found
-
-            looks = in_threads(look, asked)
-    for warning in (*(warning for _, warning in looks if warning), *sorted(damaged)):
+        looks = _look(asked, damaged, output)
+    for warning in (*filter(None, (warning for _, warning in looks)), *sorted(damaged)):
         output.warn(warning)
     found = [gap for found, _ in looks for gap in found if every or gap.state in _BAD]
     if as_json:
@@ -103,6 +96,20 @@ def gaps(
         output.text("tsctl repair puts back what an earlier version in the bucket or the leader's broker has")
     if damaged or (fail_on is FailOn.ANY and bad) or (fail_on is FailOn.UNRECORDED and bad & _LOST):
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _look(
+    asked: Sequence[tuple[ObjectStore, PartitionCatalog]], damaged: list[str], output: Output
+) -> "Sequence[tuple[list[FoundGap], str | None]]":
+    """Return what `find_gaps` finds in each partition."""
+    with output.progress("partitions", len(asked)) as advance:
+
+        def look(one: tuple[ObjectStore, PartitionCatalog]) -> tuple[list[FoundGap], str | None]:
+            found = find_gaps(*one, damaged)
+            advance()
+            return found
+
+        return in_threads(look, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +151,26 @@ def find_gaps(
         return [FoundGap(view.partition, loss.start, end, GapState(view.state.value), None, loss.reason)], None
     holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
     records = _read_records(store, catalog) if catalog.gaps else []
-    found: list[FoundGap] = []
-    for hole in holes:
-        position = hole.start
-        for record in records:
-            low, high = max(position, record.start), min(hole.end, record.end)
-            if low < high:
-                if position < low:
-                    found.append(FoundGap(view.partition, position, low, GapState.UNRECORDED, None))
-                found.append(FoundGap(view.partition, low, high, GapState.RECORDED, record))
-                position = high
-        if position < hole.end:
-            found.append(FoundGap(view.partition, position, hole.end, GapState.UNRECORDED, None))
+    found = [part for hole in holes for part in _parts(view.partition, hole, records)]
     for record in records:
         if not any(hole.start < record.end and record.start < hole.end for hole in holes):
             state = GapState.EXPIRED if record.end <= view.start else GapState.FILLED
             found += [FoundGap(view.partition, record.start, record.end, state, record)]
     return sorted(found, key=lambda gap: (gap.start, gap.end or 0)), view.warning
+
+
+def _parts(partition: TopicPartition, hole: Hole, records: Sequence[Gap]) -> Iterator[FoundGap]:
+    """Yield the parts of a hole that a gap record explains, and those between them."""
+    position = hole.start
+    for record in records:
+        low, high = max(position, record.start), min(hole.end, record.end)
+        if low < high:
+            if position < low:
+                yield FoundGap(partition, position, low, GapState.UNRECORDED, None)
+            yield FoundGap(partition, low, high, GapState.RECORDED, record)
+            position = high
+    if position < hole.end:
+        yield FoundGap(partition, position, hole.end, GapState.UNRECORDED, None)
 
 
 def _read_records(store: ObjectStore, catalog: PartitionCatalog) -> list[Gap]:

@@ -1,6 +1,7 @@
 """`tsctl hold`: sets, lists and removes holds, which stop retention of the topics that they name."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -117,15 +118,7 @@ def ls(
         names = archive.names()
     for message in unreadable:
         output.warn(f"{message}; this removed hold is left out")
-    for entry in found:
-        if entry.missing_in:
-            output.warn(
-                f"hold {entry.hold.name}: {some(entry.missing_in)} lacks it; it stops retention all the same; complete "
-                "it with the same tsctl hold add"
-            )
-    for name in sorted({one.hold.name for one in found if one.removal is None}):
-        if sum(one.hold.name == name and one.removal is None for one in found) > 1:
-            output.warn(f"hold {name}: two stores have different holds of this name; both stop retention")
+    _warn_of_differences(found, output)
     if as_json:  # the document has all warnings
         _warn_of_damaged(damaged, output)
     counted = [(entry, sum(map(entry.hold.matches, names))) for entry in found]
@@ -162,6 +155,19 @@ def rm(
         output.document({"hold": name, "removed": removed})
     else:
         output.text(f"{name}: removed from {', '.join(removed)}; retention may remove what it held")
+
+
+def _warn_of_differences(found: Sequence[ListedHold], output: Output) -> None:
+    """Warn of holds that not every store has, or that two stores have with other terms."""
+    for entry in found:
+        if entry.missing_in:
+            output.warn(
+                f"hold {entry.hold.name}: {some(entry.missing_in)} lacks it; it stops retention all the same; complete "
+                "it with the same tsctl hold add"
+            )
+    held = Counter(entry.hold.name for entry in found if entry.removal is None)
+    for name in sorted(name for name, count in held.items() if count > 1):
+        output.warn(f"hold {name}: two stores have different holds of this name; both stop retention")
 
 
 def _warn_of_damaged(damaged: Sequence[str], output: Output) -> None:

@@ -47,8 +47,29 @@ def status(
     given = addresses(agents or [], file)
     if not given:
         raise ConfigurationError(SOURCE, ["no agent is named: give addresses, or --agents FILE"])
-    urls = page_urls(given, "status.json")
     output = Output(as_json)
+    answers = _ask_all(page_urls(given, "status.json"), timeout, output)
+    if as_json:
+        output.document({"agents": [_fields(answer) for answer in answers]})
+    elif html is not None:
+        write_page(html, "--html", _page(answers))
+    elif partitions:
+        output.table(_PARTITION_COLUMNS, [row for answer in answers for row in _partition_rows(answer)])
+    else:
+        output.table(_COLUMNS, [_row(answer) for answer in answers])
+    for answer in answers:
+        if answer.fields is None:
+            output.warn(f"{answer.address}: {answer.problem}")
+        elif not answer.is_well and (text := answer.state.get("text")):
+            output.warn(f"{answer.address}: {text}")
+    if any(answer.fields is None for answer in answers):
+        raise typer.Exit(ExitCode.TRY_AGAIN)
+    if not all(answer.is_well for answer in answers):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _ask_all(urls: Mapping[str, str], timeout: float, output: Output) -> Sequence[Answer]:
+    """Return the responses of agents, in the order of their addresses."""
     with (
         output.progress("agents", len(urls)) as advance,
         urllib3.PoolManager(timeout=timeout, retries=False, num_pools=len(urls)) as pool,
@@ -59,25 +80,7 @@ def status(
             advance()
             return answer
 
-        answers = in_threads(ask, urls.items())
-    if as_json:
-        output.document({"agents": [_fields(answer) for answer in answers]})
-    elif html is not None:
-        write_page(html, "--html", _page(answers))
-    elif partitions:
-        output.table(_PARTITION_COLUMNS, [row for answer in answers for row in _partition_rows(answer)])
-    else:
-        output.table(_COLUMNS, [_row(answer) for answer in answers])
-    silent = [answer for answer in answers if answer.fields is None]
-    for answer in answers:
-        if answer.fields is None:
-            output.warn(f"{answer.address}: {answer.problem}")
-        elif not answer.is_well and (text := answer.state.get("text")):
-            output.warn(f"{answer.address}: {text}")
-    if silent:
-        raise typer.Exit(ExitCode.TRY_AGAIN)
-    if not all(answer.is_well for answer in answers):
-        raise typer.Exit(ExitCode.FOUND)
+        return in_threads(ask, urls.items())
 
 
 def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> Answer:

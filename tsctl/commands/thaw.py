@@ -6,8 +6,8 @@ is run again with the same arguments, and continues.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 
@@ -65,12 +65,7 @@ def thaw(
 
     Exit code 1: an object of the range was removed during the wait, or a partition has no commit to read it by.
     """
-    problems: list[str] = []
-    output, span = Output(as_json), _span(parse_bounds(start, end, problems, offsets=True))
-    if not is_topic_name(topic):  # a pattern that matches more than was meant costs money
-        problems.append(f"topic {topic}: it is no name of a topic; one name is expected, and no pattern")
-    if problems:
-        raise ConfigurationError(SOURCE, problems)
+    output, span = Output(as_json), _checked_span(topic, start, end)
     name, numbers = given.name(), parse_partitions(partition)
     with open_archive(name, output.warn) as archive:
         catalogs = [
@@ -93,19 +88,9 @@ def thaw(
         waits = wait and not dry_run and bool(frozen or requested)
         removed = _wait(work, objects, len(frozen), output) if waits else []
     if as_json:
-        fields = {
-            "tier": tier.value,
-            "days": days,
-            "dry_run": dry_run,
-            "waited": wait and not dry_run,
-            "objects": len(objects),
-            "frozen": len(frozen),
-            "frozen_bytes": sum(each.size for each in frozen),
-            "in_progress": sum(each.state.is_thawing for each in frozen),
-            "requested": requested,
-            "removed": len(removed),
-        }
-        output.document({"cluster": name.keys.cluster, **fields})
+        asked = {"tier": tier.value, "days": days, "dry_run": dry_run, "waited": wait and not dry_run}
+        done = {"objects": len(objects), **_sums(frozen), "requested": requested, "removed": len(removed)}
+        output.document({"cluster": name.keys.cluster, **asked, **done})
     if lost or removed:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -116,7 +101,26 @@ def _lost(store: ObjectStore, catalog: PartitionCatalog) -> str | None:
     return without_commit(catalog, state) if state.is_loss else None
 
 
-def _span(asked: Mapping[str, Any]) -> Span:
+def _sums(frozen: Sequence[ColdObject]) -> dict[str, int]:
+    return {
+        "frozen": len(frozen),
+        "frozen_bytes": sum(each.size for each in frozen),
+        "in_progress": sum(each.state.is_thawing for each in frozen),
+    }
+
+
+def _checked_span(topic: str, start: str | None, end: str | None) -> Span:
+    """Return the range that the options name.
+
+    Raises:
+        ConfigurationError: it is no range, or the topic is a pattern, which can match more than was meant.
+    """
+    problems: list[str] = []
+    asked = parse_bounds(start, end, problems, offsets=True)
+    if not is_topic_name(topic):
+        problems.append(f"topic {topic}: it is no name of a topic; one name is expected, and no pattern")
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
     return Span(
         asked.get("starting_offsets"),
         asked.get("ending_offsets"),

@@ -1,7 +1,7 @@
 """Compares the store with a running cluster."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -109,18 +109,24 @@ def audit(
             ids = ", ".join(sorted({coverage.topic_id or "unknown" for coverage in mine}))
             detail = f"the cluster's topic id is {topic.topic_id}; the store has {ids}"
             findings.append(Finding(INCARNATION_NOT_SHIPPED, name, detail))
-            continue
-        by_number = {coverage.partition: coverage for coverage in living}
-        sides += [
-            Side(TopicPartition(name, number), *bounds[TopicPartition(name, number)], by_number.get(number))
-            for number in topic.partitions
-            if TopicPartition(name, number) in bounds
-        ]
+        else:
+            sides += _sides(name, topic, living, bounds)
     findings += _lacking(cluster, [side for side in sides if ships(side.partition.topic)], now - in_flight_seconds)
     for side in sides:
         findings += _compare(side, reached)
     findings += _at_risk(cluster, sides, cluster.keeping({side.partition.topic for side in sides}), now, reached)
     return Audit(tuple(sides), tuple(findings))
+
+
+def _sides(
+    name: str, topic: KafkaTopic, living: Sequence[Coverage], bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> Iterator[Side]:
+    """Yield the partitions of a topic that are in scope, with what the store has of them."""
+    by_number = {coverage.partition: coverage for coverage in living}
+    for number in topic.partitions:
+        partition = TopicPartition(name, number)
+        if partition in bounds:
+            yield Side(partition, *bounds[partition], by_number.get(number))
 
 
 def _lacking(cluster: KafkaCluster, sides: Sequence[Side], old: float) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Findings of `tsctl verify`: of a kind each, in their order, and all of frozen segments as one."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,16 +61,19 @@ def joined_frozen(findings: Sequence[Finding], catalog: PartitionCatalog, where:
     frozen = [finding for finding in findings if finding.kind is FROZEN]
     if not frozen:
         return list(findings)
-    keys = {finding.key for finding in frozen}
+    start = min((finding.start for finding in frozen if finding.start is not None), default=None)
+    end = max((finding.end for finding in frozen if finding.end is not None), default=None)
+    others = [finding for finding in findings if finding.kind is not FROZEN]
+    detail = _frozen_detail({finding.key for finding in frozen}, catalog)
+    return [*others, Finding(FROZEN, where, detail, frozen[0].key, start, end)]
+
+
+def _frozen_detail(keys: Set[str | None], catalog: PartitionCatalog) -> str:
     segments = [segment for segment in catalog.segments if catalog.keys.segment(segment.name) in keys]
     classes = Counter(segment.storage_class or "an archive tier" for segment in segments)
     named = ", ".join(f"{count:,} in {name}" for name, count in sorted(classes.items()))
     size = sum(segment.size for segment in segments)
-    detail = (
+    return (
         f"{counted(len(segments), 'segment')} of {len(catalog.segments):,}, {bytes_text(size)} ({named}): their bytes "
         "were not checked"
     )
-    start = min((finding.start for finding in frozen if finding.start is not None), default=None)
-    end = max((finding.end for finding in frozen if finding.end is not None), default=None)
-    others = [finding for finding in findings if finding.kind is not FROZEN]
-    return [*others, Finding(FROZEN, where, detail, frozen[0].key, start, end)]

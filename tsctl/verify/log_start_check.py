@@ -64,12 +64,12 @@ def _hidden(
     # has epochs there only if it went back.
     is_first = stored.lineage is None and stored.written_by is None
     listed = commit.epochs.pairs[0][1] if is_first else log_start
-    hidden: list[tuple[int, int, SegmentCopy]] = []
-    for copy in copies:
-        start = copy.base if copy.end <= log_start else max(copy.base, listed)
-        end = min(commit.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end), log_start)
-        if copy.metadata.epochs and start < end and _shipped(listing, copy) > written:
-            hidden.append((start, end, copy))
+    hidden = [
+        (start, end, copy)
+        for copy in copies
+        for start, end in [_below(copy, commit, log_start, listed)]
+        if start < end and _shipped(listing, copy) > written
+    ]
     if hidden:
         epochs = sorted({epoch for *_, copy in hidden for epoch, _ in copy.metadata.epochs or ()})
         detail = (
@@ -78,6 +78,13 @@ def _hidden(
         )
         first, last = min(start for start, _, _ in hidden), max(end for _, end, _ in hidden)
         yield Finding(HIDDEN_BELOW_LOG_START, where, detail, listing.catalog.keys.log_start, first, last)
+
+
+def _below(copy: SegmentCopy, commit: Commit, log_start: int, listed: int) -> tuple[int, int]:
+    """Return live offsets `[start, end)` of a segment below `log.start`; none if its epochs are unknown."""
+    start = copy.base if copy.end <= log_start else max(copy.base, listed)
+    end = min(commit.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end), log_start)
+    return (start, end) if copy.metadata.epochs else (start, start)
 
 
 def _shipped(listing: PartitionListing, copy: SegmentCopy) -> float:

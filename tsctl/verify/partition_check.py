@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ts_common.archive.catalog import StoredSegment
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
@@ -120,17 +120,21 @@ def _commit(listing: PartitionListing, view: PartitionView, where: str, old: flo
         return
     if isinstance(commit, ForeignCommit):
         return
-    if catalog.log_start is None:
-        yield Finding(LOG_START_WRONG, where, "there is a commit, but no log.start", keys.log_start)
-    elif catalog.log_start > commit.next_offset:
-        detail = f"log.start is {catalog.log_start}; the next offset is {commit.next_offset}"
-        yield Finding(LOG_START_WRONG, where, detail, keys.log_start, commit.next_offset, catalog.log_start)
+    yield from _log_start(catalog.log_start, commit, keys.log_start, where)
     named = commit.highest_base
     if not view.start < named < view.end or any(segment.name.base == named for segment in catalog.segments):
         return
     if not any(isinstance(step, Hole) and step.start <= named < step.end for step in view.plan(named, view.end)):
         detail = f"{keys.commit} names base offset {named}, but {named:020d}{LOG_SUFFIX} does not exist"
         yield Finding(COMMIT_NAMES_MISSING, where, detail, keys.commit, named)
+
+
+def _log_start(stored: int | None, commit: Commit, key: str, where: str) -> Iterator[Finding]:
+    if stored is None:
+        yield Finding(LOG_START_WRONG, where, "there is a commit, but no log.start", key)
+    elif stored > commit.next_offset:
+        detail = f"log.start is {stored}; the next offset is {commit.next_offset}"
+        yield Finding(LOG_START_WRONG, where, detail, key, commit.next_offset, stored)
 
 
 def _stuck(listing: PartitionListing, where: str, ages: Ages) -> Iterator[Finding]:
@@ -224,19 +228,10 @@ def _twice(
 
 def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Finding]:
     """Yield the objects that nothing refers to, if they are too old for an upload in progress."""
-    catalog, keys = listing.catalog, listing.catalog.keys
-    commit = catalog.commit
+    keys, commit = listing.catalog.keys, listing.catalog.commit
     if commit is not None:
         limit = commit.next_offset if isinstance(commit, Commit) else commit.highest_base + 1
-        for segment in catalog.segments:
-            written = listing.modified.get(segment.name.stem, 0.0)
-            if segment.name.base >= limit and written < old:
-                detail = f"the commit ends at {limit}; this was written {_ago(old, written)}"
-                yield Finding(ORPHAN_SEGMENT, where, detail, keys.segment(segment.name), segment.name.base)
-        for start, end, written in listing.gap_records:
-            if start >= limit and written < old:
-                detail = f"the commit ends at {limit}; this was written {_ago(old, written)}"
-                yield Finding(ORPHAN_GAP, where, detail, keys.gap(start, end), start, end)
+        yield from _above_commit(listing, where, old, limit)
     for key in listing.lonely:
         stem = key.removeprefix(keys.prefix).rpartition(".")[0]
         written = listing.modified.get(stem, 0.0)
@@ -244,6 +239,24 @@ def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Find
             base = int(stem[:20])
             detail = f"{stem}{LOG_SUFFIX} does not exist; this was written {_ago(old, written)}"
             yield Finding(ORPHAN_INDEX, where, detail, key, base)
+    yield from _orphan_cache_objects(listing.catalog, where)
+
+
+def _above_commit(listing: PartitionListing, where: str, old: float, limit: int) -> Iterator[Finding]:
+    """Yield old segments and gap records that begin at the end of the commit or above it."""
+    keys = listing.catalog.keys
+    for segment in listing.catalog.segments:
+        written = listing.modified.get(segment.name.stem, 0.0)
+        if segment.name.base >= limit and written < old:
+            detail = f"the commit ends at {limit}; this was written {_ago(old, written)}"
+            yield Finding(ORPHAN_SEGMENT, where, detail, keys.segment(segment.name), segment.name.base)
+    for start, end, written in listing.gap_records:
+        if start >= limit and written < old:
+            detail = f"the commit ends at {limit}; this was written {_ago(old, written)}"
+            yield Finding(ORPHAN_GAP, where, detail, keys.gap(start, end), start, end)
+
+
+def _orphan_cache_objects(catalog: PartitionCatalog, where: str) -> Iterator[Finding]:
     bases = [segment.name.base for segment in catalog.segments]
     for cache_object, following in zip(catalog.cache_objects, (*catalog.cache_objects, None)[1:], strict=True):
         told = bisect_left(bases, cache_object)
@@ -254,7 +267,7 @@ def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Find
                 ORPHAN_CACHE_OBJECT,
                 where,
                 "no segment exists that it can describe",
-                keys.cache_object(cache_object),
+                catalog.keys.cache_object(cache_object),
                 cache_object,
             )
 

@@ -33,7 +33,7 @@ from ts_reader.options.archive_name import SOURCE, ArchiveName, settled
 from ts_reader.reading.topics import nothing_under
 from tsctl.archive_options import check_partitions, chooser
 from tsctl.output import Output
-from tsctl.verify.audit import Side, audit, compare_records, with_cluster
+from tsctl.verify.audit import Audit, Side, audit, compare_records, with_cluster
 from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.finding_kinds import FROZEN, UNREADABLE, Severity, severity_of
@@ -143,21 +143,33 @@ def run_verification(name: ArchiveName, wanted: VerifyRequest, output: Output) -
         hidden = _hidden(name, [store for _, store in stores], output) if wanted.versions else None
         sides = None
         if cluster is not None:
-            seen = audit(
-                cluster,
-                coverages,
-                _ships(name, choose),
-                time.time(),
-                in_flight_seconds=wanted.in_flight_hours * 3600,
-                reached=lambda coverage: _reached(name, stores, coverage),
-                in_scope=lambda partition: choose(partition.topic) and _in_scope(wanted, partition.partition),
-            )
+            seen = _audited(name, wanted, cluster, stores, coverages)
             sides = seen.sides
-            chosen = [finding for finding in seen.findings if _is_requested(finding, choose)]
-            findings = [*with_cluster(findings, sides), *chosen]
+            findings = [*with_cluster(findings, sides), *seen.findings]
             if wanted.depth is Depth.FULL:
                 findings += _compared(stores, name, cluster, sides, output)
     return Verification(coverages, tuple(worst_first(findings)), sides, hidden)
+
+
+def _audited(
+    name: ArchiveName,
+    wanted: VerifyRequest,
+    cluster: KafkaCluster,
+    stores: Sequence[tuple[Endpoint, ObjectStore]],
+    coverages: Sequence[Coverage],
+) -> Audit:
+    """Return the comparison with the cluster, with findings of requested topics only."""
+    choose = chooser(wanted.topics)
+    seen = audit(
+        cluster,
+        coverages,
+        _ships(name, choose),
+        time.time(),
+        in_flight_seconds=wanted.in_flight_hours * 3600,
+        reached=lambda coverage: _reached(name, stores, coverage),
+        in_scope=lambda partition: choose(partition.topic) and _in_scope(wanted, partition.partition),
+    )
+    return Audit(seen.sides, tuple(finding for finding in seen.findings if _is_requested(finding, choose)))
 
 
 def parse_severity(option: str, text: str) -> Severity:
