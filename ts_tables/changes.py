@@ -76,14 +76,7 @@ def prepare(
             added, state, rewritten = *_appended(change, files, plan, engine), 0
         added = replace(added, late=plan.late, valid_through=_valid_through(own))
         before = change.opened.state
-        state = replace(
-            state,
-            parser=before.parser,
-            base=before.base,
-            generation=before.generation,
-            replays=before.replays,
-            initial_columns=before.initial_columns,
-        )
+        state = _with_unchanged(state, before)
         late = 0
         if marking is not None and not is_refused:
             state = replace(state, marks=before.marks)
@@ -95,6 +88,18 @@ def prepare(
         TableState.decode(state.encode(), "the state after this commit")
         prepared.append(Prepared(change, added, state, own, rewritten, late))
     return prepared
+
+
+def _with_unchanged(state: TableState, before: TableState) -> TableState:
+    """Return a state with what a commit of rows does not change."""
+    return replace(
+        state,
+        parser=before.parser,
+        base=before.base,
+        generation=before.generation,
+        replays=before.replays,
+        initial_columns=before.initial_columns,
+    )
 
 
 def _appended(

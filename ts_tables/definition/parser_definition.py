@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -109,31 +110,33 @@ class ParserDefinition(BaseModel):
 
     @model_validator(mode="after")
     def _is_whole(self) -> "ParserDefinition":
-        has_columns = self.has_columns
-        if (self.infer or self.on_type is not OnType.COLUMN) and self.type != JSON:
-            raise ValueError(f"infer, on_type: {self.type} has none")
-        if self.on_type is not OnType.COLUMN and not self.infer:
-            raise ValueError("on_type: it is for infer: true")
-        if has_columns != bool(self.columns) and not self.infer:
-            raise ValueError(f"columns: {self.type} {'needs some' if has_columns else 'has its own'}")
-        of = {"delimiter": DELIMITED, "quote": DELIMITED, "expression": EXPRESSION}
-        for name, kind in of.items():
-            if getattr(self, name) is not None and self.type != kind:
-                raise ValueError(f"{name}: {self.type} has none")
-        for name, kind in (("delimiter", DELIMITED), ("expression", EXPRESSION)):
-            if getattr(self, name) is None and self.type == kind:
-                raise ValueError(f"{name}: {kind} needs one")
-        if self.quote is not None and len(self.delimiter or "") != 1:
-            raise ValueError("delimiter: with quotes it is one character")
-        if has_columns and self.options:
-            raise ValueError(f"options: {self.type} has none")
-        if self.type != JSON and (other := next((n for n, each in self.columns.items() if each.path), None)):
-            raise ValueError(f"columns.{other}.path: only json has paths")
-        if has_columns:
+        for is_wrong, problem in self._problems():
+            if is_wrong:
+                raise ValueError(problem)
+        if self.has_columns:
             parsed_schema(self.open_columns().columns)
         if self.type == THRIFT:
             parse_options(self.options)
         return self
+
+    def _problems(self) -> Iterator[tuple[bool, str]]:
+        """Yield whether a rule is broken, and how, in the order in which a mistake is reported."""
+        is_json, has_columns, other_type = self.type == JSON, self.has_columns, self.on_type is not OnType.COLUMN
+        yield (self.infer or other_type) and not is_json, f"infer, on_type: {self.type} has none"
+        yield other_type and not self.infer, "on_type: it is for infer: true"
+        yield (
+            has_columns != bool(self.columns) and not self.infer,
+            f"columns: {self.type} {'needs some' if has_columns else 'has its own'}",
+        )
+        for name, kind in (("delimiter", DELIMITED), ("quote", DELIMITED), ("expression", EXPRESSION)):
+            yield getattr(self, name) is not None and self.type != kind, f"{name}: {self.type} has none"
+        for name, kind in (("delimiter", DELIMITED), ("expression", EXPRESSION)):
+            yield getattr(self, name) is None and self.type == kind, f"{name}: {kind} needs one"
+        is_long = self.quote is not None and len(self.delimiter or "") != 1
+        yield is_long, "delimiter: with quotes it is one character"
+        yield has_columns and bool(self.options), f"options: {self.type} has none"
+        with_path = next((name for name, each in self.columns.items() if each.path), None)
+        yield with_path is not None and not is_json, f"columns.{with_path}.path: only json has paths"
 
     @property
     def is_codec(self) -> bool:

@@ -1,6 +1,6 @@
 """What a file of tables has: the archive, the catalog, and each table, with what is accepted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import pyarrow as pa
@@ -240,21 +240,23 @@ class TableDefinition(BaseModel):
         if number < 1 or (unknown := next((key for key in given if key not in _OF_GENERATION), None)) is not None:
             problem = "a number from 1 on is expected" if number < 1 else f"{unknown}: it is not of a generation"
             raise ValueError(f"{label}: {problem}; {', '.join(_OF_GENERATION)} are")
-        own = {name: getattr(self, name) for name in self.model_fields_set - {"generations", "generation"}}
-        if self.format != "iceberg":
-            own["location"] = f"{(self.location or '').rstrip('/')}_g{number}"
-        else:
-            own.pop("location", None)
-        if self.quarantine is not None and self.format != "iceberg":
-            own["quarantine"] = f"{self.quarantine.rstrip('/')}_g{number}"
-        includes_key = "key" in given.get("include", self.include)
-        if given.get("mode") not in {None, self.mode} and "key" not in given and not includes_key:
-            own.pop("key", None)
         try:
-            return TableDefinition.model_validate({**own, **given, "generation": number})
+            return TableDefinition.model_validate({**self._shared_with(number, given), **given, "generation": number})
         except ValidationError as error:
             problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".lstrip(": ") for each in error.errors()]
             raise ValueError(f"{label}: {'; '.join(problems)}") from error
+
+    def _shared_with(self, number: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a generation has of this definition; plain files have other locations."""
+        own = {name: getattr(self, name) for name in self.model_fields_set - {"generations", "generation", "location"}}
+        if self.format != "iceberg":
+            own["location"] = f"{(self.location or '').rstrip('/')}_g{number}"
+            if self.quarantine is not None:
+                own["quarantine"] = f"{self.quarantine.rstrip('/')}_g{number}"
+        includes_key = "key" in given.get("include", self.include)
+        if given.get("mode") not in {None, self.mode} and "key" not in given and not includes_key:
+            own.pop("key", None)
+        return own
 
     @field_validator("partition_by", "sort_by")
     @classmethod

@@ -57,28 +57,37 @@ def with_settings(content: Any, settings: Sequence[str], table: str | None, sour
     found = {name: dict(part) if isinstance(part, Mapping) else part for name, part in dict(content).items()}
     problems = []
     for setting in settings:
-        key, equals, text = setting.partition("=")
-        part, dot, inner = key.partition(".")
         try:
-            value = parse_yaml(text)
+            _set(found, setting, table)
         except ValueError as error:
-            problems.append(f"{setting}: the value is no YAML: {error}")
-            continue
-        if not equals:
-            problems.append(f"{setting}: KEY=VALUE is expected")
-        elif dot and part in {"archive", "catalog"} and inner:
-            found[part] = {**(found.get(part) or {}), inner: value}
-        elif part == "spark" and inner:
-            found["spark"] = {**(found.get("spark") or {}), key: value}  # each name of Spark's begins so
-        elif table is None:
-            problems.append(f"{setting}: name one table, or begin the key with archive., catalog. or spark.")
-        else:
-            tables = dict(found.get("tables") or {})
-            tables[table] = {**(tables.get(table) or {}), key: value}
-            found["tables"] = tables
+            problems.append(f"{setting}: {error}")
     if problems:
         raise ConfigurationError(source, problems)
     return found
+
+
+def _set(found: dict[str, Any], setting: str, table: str | None) -> None:
+    """Set one value of a file.
+
+    Raises:
+        ValueError: the setting has another form, or is of a table and no table is named.
+    """
+    key, equals, text = setting.partition("=")
+    part, _, inner = key.partition(".")
+    try:
+        value = parse_yaml(text)
+    except ValueError as error:
+        raise ValueError(f"the value is no YAML: {error}") from error
+    if not equals:
+        raise ValueError("KEY=VALUE is expected")
+    if part in {"archive", "catalog", "spark"} and inner:
+        name = key if part == "spark" else inner  # each name of Spark's begins so
+        found[part] = {**(found.get(part) or {}), name: value}
+        return
+    if table is None:
+        raise ValueError("name one table, or begin the key with archive., catalog. or spark.")
+    tables = found.get("tables") or {}
+    found["tables"] = {**tables, table: {**(tables.get(table) or {}), key: value}}
 
 
 def parse_tables(content: Any, source: str) -> TablesFile:

@@ -165,7 +165,16 @@ def parse_term(text: str, columns: pa.Schema) -> Term:
         transform = transforms[match["name"]]
     if name not in columns.names:
         raise ValueError(f"{text!r}: the table has no column {name}; it has {', '.join(columns.names)}")
-    kind = columns.field(name).type
+    _check_transform(text, transform, name, buckets, columns.field(name).type)
+    return Term(transform, name, buckets)
+
+
+def _check_transform(text: str, transform: Transform, name: str, buckets: int, kind: pa.DataType) -> None:
+    """Check that a column has a transform.
+
+    Raises:
+        ValueError: it has not.
+    """
     if transform is Transform.BUCKET and not 0 < buckets <= MOST_BUCKETS:
         raise ValueError(f"{text!r}: a number of buckets from 1 to {MOST_BUCKETS} is expected, as in bucket(16, key)")
     if transform is not Transform.BUCKET and buckets:
@@ -179,7 +188,6 @@ def parse_term(text: str, columns: pa.Schema) -> Term:
         )
     if transform is Transform.BUCKET and not (is_plain or pa.types.is_binary(kind) or pa.types.is_timestamp(kind)):
         raise ValueError(f"{text!r}: {name} has no buckets")
-    return Term(transform, name, buckets)
 
 
 def groups(rows: pa.RecordBatch, terms: Sequence[Term]) -> Iterator[tuple[Key, pa.RecordBatch]]:

@@ -4,6 +4,8 @@ A change without an answer can land as long as the head is where its plan began.
 after the head has left that snapshot; then the catalog refuses the change. A file that any snapshot refers to stays.
 """
 
+from collections.abc import Iterable
+
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
@@ -44,15 +46,19 @@ def remove_leftovers(catalog: Catalog, name: tuple[str, ...], *, of: str | None 
         if not files.data_of(plan):
             files.remove_data_directory(plan)
     if ended:
-        needed = {_summary(each, STATE_OBJECT) for each in table.metadata.snapshots}
-        under_way = {plan for plan, _ in plans} - ended
-        for path in states:
-            if path not in needed and not any(f"state-{plan}." in path for plan in under_way):
-                files.remove(path)
-                removed += 1
+        for path in _unneeded(table, states, {plan for plan, _ in plans} - ended):
+            files.remove(path)
+            removed += 1
     for plan in ended:
         files.end(plan)
     return removed
+
+
+def _unneeded(table: Table, states: Iterable[str], under_way: Iterable[str]) -> list[str]:
+    """Return the paths of states that no snapshot names, and that are of no plan under way."""
+    needed = {_summary(each, STATE_OBJECT) for each in table.metadata.snapshots}
+    names = [f"state-{plan}." for plan in under_way]
+    return [path for path in states if path not in needed and not any(name in path for name in names)]
 
 
 def _referenced(table: Table, plan: str) -> frozenset[str]:

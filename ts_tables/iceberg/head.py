@@ -146,12 +146,7 @@ def check(table: Table, head: Head | None) -> Check:
     metadata = table.metadata
     main = metadata.refs.get(MAIN_BRANCH)
     if head is None:
-        ours = next((each for each in metadata.snapshots if _is_ours(each)), None)
-        if ours is None and main is None:
-            return Check(HeadFinding.NO_HEAD, detail="the table has no commit of this program yet")
-        if ours is None:
-            return Check(HeadFinding.NO_HEAD, detail="no run of this program made it; create a table of another name")
-        return Check(HeadFinding.NO_HEAD, detail=f"tag {HEAD} was removed; `tsctl tables adopt` begins from its rows")
+        return _without_head(table)
     current = None if main is None else metadata.snapshot_by_id(main.snapshot_id)
     foreign: list[Snapshot] = []
     maintained = False
@@ -183,6 +178,16 @@ def check(table: Table, head: Head | None) -> Check:
     if foreign:
         return Check(HeadFinding.FOREIGN, tuple(each.snapshot_id for each in foreign), _named(foreign))
     return Check(HeadFinding.MAINTAINED if maintained else HeadFinding.SAME)
+
+
+def _without_head(table: Table) -> Check:
+    """Decide without our tag."""
+    metadata = table.metadata
+    if any(map(_is_ours, metadata.snapshots)):
+        return Check(HeadFinding.NO_HEAD, detail=f"tag {HEAD} was removed; `tsctl tables adopt` begins from its rows")
+    if MAIN_BRANCH not in metadata.refs:
+        return Check(HeadFinding.NO_HEAD, detail="the table has no commit of this program yet")
+    return Check(HeadFinding.NO_HEAD, detail="no run of this program made it; create a table of another name")
 
 
 def _across_expiry(table: Table, head: Head, foreign: list[Snapshot]) -> Check:

@@ -1,10 +1,11 @@
 """What a table has claimed, as the archive shows it now; for a comparison."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
+from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -99,16 +100,8 @@ def _claimed(
     )
     low = max(known.start, view.start)
     noted = {(hole.start, hole.end) for hole in known.holes}
-    holes = joined(part for part in view.plan(low, max(view.end, low)) if isinstance(part, Hole))
-    cut_off: dict[tuple[int, int], int] = {}
-    if query.read_committed and {*holes} - noted:
-        for one in find_hidden(store, view, low, last).cut_off:
-            hole = next(each for each in holes if each[0] <= one.hole.start < each[1])
-            cut_off[hole] = min(one.first, cut_off.get(hole, one.first))
-    for hole in holes:
-        if not any(start <= hole[0] and hole[1] <= stop for start, stop in (*noted, *known.lost)):
-            first = cut_off.get(hole, hole[0])
-            skip(first, min(hole[1], last), "are missing in the archive, or hidden by what is missing")
+    for start, stop in _missing(store, query, view, known, (low, last)):
+        skip(start, stop, "are missing in the archive, or hidden by what is missing")
     parts = []
     for start, stop in without((low, max(last, low)), noted, known.lost, skipped):
         for part in view.plan(start, stop):
@@ -117,3 +110,20 @@ def _claimed(
             hidden = find_hidden(store, view, part.start, part.end).transactions if query.read_committed else ()
             parts.append(PartitionRanges((part,), apart((*hidden, *withheld)) if withheld else hidden))
     return parts, skipped, notes
+
+
+def _missing(
+    store: ObjectStore, query: Query, view: PartitionView, known: PartitionClaims, bounds: tuple[int, int]
+) -> Iterator[tuple[int, int]]:
+    """Yield offsets that a hole which the claims do not note hides: its own, and those of transactions open at it."""
+    low, last = bounds
+    noted = {(hole.start, hole.end) for hole in known.holes}
+    holes = joined(part for part in view.plan(low, max(view.end, low)) if isinstance(part, Hole))
+    cut_off: dict[tuple[int, int], int] = {}
+    if query.read_committed and {*holes} - noted:
+        for one in find_hidden(store, view, low, last).cut_off:
+            hole = next(each for each in holes if each[0] <= one.hole.start < each[1])
+            cut_off[hole] = min(one.first, cut_off.get(hole, one.first))
+    for hole in holes:
+        if not any(start <= hole[0] and hole[1] <= stop for start, stop in (*noted, *known.lost)):
+            yield cut_off.get(hole, hole[0]), min(hole[1], last)

@@ -1,7 +1,9 @@
 """Plans of a table whose topics are in several locations: one planner for each, one commit for all."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import TypeVar
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
@@ -11,6 +13,8 @@ from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import Begins, Planner, TablePlan
+
+_T = TypeVar("_T")
 
 Locate = Callable[[], Sequence[Query]]
 
@@ -36,16 +40,16 @@ class LocatedPlanner:
         if len(plans) == 1:
             return plans[0]
         return TablePlan(
-            state=replace(state, topics={name: claims for plan in plans for name, claims in plan.state.topics.items()}),
-            work=tuple(work for plan in plans for work in plan.work),
-            taken_back=tuple(each for plan in plans for each in plan.taken_back),
+            state=replace(state, topics=_joined(plan.state.topics for plan in plans)),
+            work=_chained(plan.work for plan in plans),
+            taken_back=_chained(plan.taken_back for plan in plans),
             keeps=plans[0].keeps,
             late=sum(plan.late for plan in plans),
-            waits=tuple(wait for plan in plans for wait in plan.waits),
-            behind={topic: offsets for plan in plans for topic, offsets in plan.behind.items()},
-            lag={topic: offsets for plan in plans for topic, offsets in plan.lag.items()},
+            waits=_chained(plan.waits for plan in plans),
+            behind=_joined(plan.behind for plan in plans),
+            lag=_joined(plan.lag for plan in plans),
             has_more=any(plan.has_more for plan in plans),
-            notes=tuple(note for plan in plans for note in plan.notes),
+            notes=_chained(plan.notes for plan in plans),
         )
 
     def claimed(self, state: TableState) -> Claimed:
@@ -81,6 +85,14 @@ class LocatedPlanner:
         others = [(known, each) for known, each in self._planners if known.location != query.location]
         self._planners = [*others, (query, planner)]
         return planner
+
+
+def _chained(parts: Iterable[Iterable[_T]]) -> tuple[_T, ...]:
+    return tuple(chain.from_iterable(parts))
+
+
+def _joined(parts: Iterable[Mapping[str, _T]]) -> dict[str, _T]:
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def _named(query: Query) -> set[str]:
