@@ -13,9 +13,10 @@ from typing import Final
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_tables.changes import arranged, without_rows
-from ts_tables.claims.state import Forgotten, TableState
+from ts_tables.claims.state import Forgotten, PartitionClaims, TableState
 from ts_tables.files.layout import KEYLESS_FORMATS
 from ts_tables.parsers.changes import KEY
+from ts_tables.parsers.contract import Parser
 from ts_tables.parsing import Parsing, Plans
 from ts_tables.planning.plan import TakenBack
 from ts_tables.record_search import Record, RecordSearch, in_archive, in_files
@@ -56,12 +57,9 @@ def forget(
         HeadMoved and others: as `ts_tables.run.run_once`.
     """
     opened: OpenedTable = target.open()
-    outside = _outside(opened.state, wanted.ranges)
+    outside = [sentence for each in wanted.ranges if (sentence := _outside(opened.state, each)) is not None]
     if parsing is None:
-        has_keys = opened.layout.format not in KEYLESS_FORMATS
-        records = in_files(opened, "key" if has_keys else None, wanted, engine, None)
-        if wanted.has_keys and not has_keys:
-            records += in_archive(opened, plans, wanted, None, engine)
+        records = _raw_records(opened, plans, engine, wanted)
         return ForgetSummary(_forget(target, opened, records, engine), (*outside, *_unknown(wanted, records)))
     refused: OpenedTable = parsing.refused.open()
     if refused.state.claims != opened.state.claims or refused.state.replays != opened.state.replays:
@@ -72,16 +70,8 @@ def forget(
             "delete the key by --key"
         )
     parser = parsing.at(opened.state).parser
-    codec = parser.key_codec
-    if KEY in parser.columns.names:
-        found = in_files(opened, KEY, wanted, engine, codec)
-        if parsing.newest_only and wanted.has_keys:  # former records of a key must not be read again after an election
-            found += in_archive(opened, plans, wanted, parser, engine)
-    else:
-        found = in_files(opened, None, wanted, engine, None)
-        if wanted.has_keys:
-            found += in_archive(opened, plans, wanted, None, engine)
-    in_refused = in_files(refused, "key", wanted, engine, codec)
+    found = _parsed_records(opened, plans, engine, wanted, parser, newest_only=parsing.newest_only)
+    in_refused = in_files(refused, "key", wanted, engine, parser.key_codec)
     noted = refused.state.forgotten_with(None)
     others = {*in_refused}
     done = _forget(target, opened, [each for each in found if each not in others and not _is_in(each, noted)], engine)
@@ -89,38 +79,56 @@ def forget(
     return ForgetSummary(done, (*outside, *_unknown(wanted, [*found, *in_refused])))
 
 
-def _outside(state: TableState, ranges: Sequence[TakenBack]) -> list[str]:
-    """Return a sentence for each range of offsets that a table has not claimed.
+def _raw_records(opened: OpenedTable, plans: Plans, engine: Engine, wanted: RecordSearch) -> list[Record]:
+    """Return the records of a raw table that are deleted."""
+    has_keys = opened.layout.format not in KEYLESS_FORMATS
+    records = in_files(opened, "key" if has_keys else None, wanted, engine, None)
+    if wanted.has_keys and not has_keys:
+        records += in_archive(opened, plans, wanted, None, engine)
+    return records
+
+
+def _parsed_records(
+    opened: OpenedTable, plans: Plans, engine: Engine, wanted: RecordSearch, parser: Parser, *, newest_only: bool
+) -> list[Record]:
+    """Return the records of a parsed table that are deleted."""
+    if KEY in parser.columns.names:
+        found = in_files(opened, KEY, wanted, engine, parser.key_codec)
+        if newest_only and wanted.has_keys:  # former records of a key must not be read again after an election
+            found += in_archive(opened, plans, wanted, parser, engine)
+        return found
+    found = in_files(opened, None, wanted, engine, None)
+    if wanted.has_keys:
+        found += in_archive(opened, plans, wanted, None, engine)
+    return found
+
+
+def _outside(state: TableState, asked: TakenBack) -> str | None:
+    """Return a sentence if a table has not claimed a range of offsets.
 
     Raises:
         OperatorError: it has no record of the topic or the partition.
     """
-    found = []
-    for each in ranges:
-        topic, number = each.partition.topic, each.partition.partition
-        known = [incarnation.partitions for incarnation in state.topics.get(topic, ())]
-        if not known:
-            topics = f"it has those of {', '.join(sorted(state.topics))}" if state.topics else "it has no record yet"
-            raise OperatorError(f"the table has no record of topic {topic}; {topics}")
+    topic, number = asked.partition.topic, asked.partition.partition
+    known = [incarnation.partitions for incarnation in state.topics.get(topic, ())]
+    if not known:
+        topics = f"it has those of {', '.join(sorted(state.topics))}" if state.topics else "it has no record yet"
+        raise OperatorError(f"the table has no record of topic {topic}; {topics}")
+    claims = [partitions[number] for partitions in known if number in partitions]
+    if not claims:
         numbers = sorted({partition for partitions in known for partition in partitions})
-        if number not in numbers:
-            raise OperatorError(
-                f"the table has no record of partition {number} of topic {topic}; it has those of "
-                f"{', '.join(map(str, numbers))}"
-            )
-        claimed = [
-            span
-            for partitions in known
-            if number in partitions
-            for span in (*partitions[number].claims, *((one.start, one.end) for one in partitions[number].kept))
-        ]
-        if not any(start < each.end and each.start < end for start, end in claimed):
-            claims = ", ".join(f"{start} to {end - 1}" for start, end in sorted(claimed)) or "no offset"
-            found.append(
-                f"{topic}-{number}: offsets {each.start} to {each.end - 1} are outside of the claims of the table, "
-                f"which has {claims}"
-            )
-    return found
+        raise OperatorError(
+            f"the table has no record of partition {number} of topic {topic}; it has those of "
+            f"{', '.join(map(str, numbers))}"
+        )
+    claimed = [span for each in claims for span in (*each.claims, *((one.start, one.end) for one in each.kept))]
+    if any(start < asked.end and asked.start < end for start, end in claimed):
+        return None
+    shown = ", ".join(f"{start} to {end - 1}" for start, end in sorted(claimed)) or "no offset"
+    return (
+        f"{topic}-{number}: offsets {asked.start} to {asked.end - 1} are outside of the claims of the table, "
+        f"which has {shown}"
+    )
 
 
 def _unknown(wanted: RecordSearch, records: Sequence[Record]) -> list[str]:
@@ -160,12 +168,7 @@ def _noted(state: TableState, records: Sequence[Record]) -> tuple[TableState, li
         known = incarnation.partitions[number]
         before = {*known.forgotten}
         left = [each for each in some if (each.offset, each.digest) not in before]
-        for each in left:
-            if any(kept.start <= each.offset < kept.end for kept in known.kept):
-                raise OperatorError(
-                    f"{topic}-{number}: the table has records of two leaders at offset {each.offset}; they cannot be "
-                    "deleted one by one"
-                )
+        _check_kept(known, left, f"{topic}-{number}")
         new += left
         changed = replace(known, forgotten=tuple(sorted({*before, *((each.offset, each.digest) for each in left)})))
         partitions = {**incarnation.partitions, number: changed}
@@ -176,6 +179,20 @@ def _noted(state: TableState, records: Sequence[Record]) -> tuple[TableState, li
     if total > MOST_RECORDS:
         raise OperatorError(f"{total:,} records would be noted in the table, at most {MOST_RECORDS:,} can be")
     return state, new
+
+
+def _check_kept(known: PartitionClaims, records: Iterable[Record], where: str) -> None:
+    """Check that no record is at offsets whose rows of an earlier leader stay.
+
+    Raises:
+        OperatorError: one is.
+    """
+    for each in records:
+        if any(kept.start <= each.offset < kept.end for kept in known.kept):
+            raise OperatorError(
+                f"{where}: the table has records of two leaders at offset {each.offset}; they cannot be deleted one by "
+                "one"
+            )
 
 
 def _is_in(record: Record, noted: Forgotten) -> bool:

@@ -68,22 +68,24 @@ class Marking:
             numbers = [each["key"][self.at] for each in result.files if each["key"][self.at] is not None]
             if numbers:
                 state = _passing(state, part, min(max(numbers), current))
-        passed = []
-        for topic, incarnations in state.topics.items():
-            for each in incarnations[-1:]:  # nothing follows in former incarnations
-                for partition in each.partitions.values():
-                    if partition.passed is None:
-                        continue
-                    is_idle = self.idle is not None and now - partition.passed * self.unit > self.idle + self.unit
-                    if not (is_idle and not lag.get(topic, 0)):
-                        passed.append(partition.passed)
-                    elif self.idle is not None:
-                        passed.append((int(now) - self.idle) // self.unit)
+        passed = [
+            self._passed(partition.passed, now, has_lag=bool(lag.get(topic, 0)))
+            for topic, incarnations in state.topics.items()
+            for each in incarnations[-1:]  # nothing follows in former incarnations
+            for partition in each.partitions.values()
+            if partition.passed is not None
+        ]
         if not passed:
             return state
         reached = min(passed) - -(-self.after // self.unit)
         is_known = state.marked is not None and state.marked >= reached
         return state if is_known else replace(state, marks=(state.announced, reached))
+
+    def _passed(self, latest: int, now: float, *, has_lag: bool) -> int:
+        """Return what a partition has passed, by the latest hour or day of its rows; an idle one delays no mark."""
+        if self.idle is None or has_lag or now - latest * self.unit <= self.idle + self.unit:
+            return latest
+        return (int(now) - self.idle) // self.unit
 
     def late(self, before: TableState, results: Iterable[TaskResult]) -> int:
         """Return the number of new rows of partitions that were marked before.
@@ -128,9 +130,10 @@ def announce(target: Target, opened: OpenedTable, marking: Marking, name: str) -
     end = min([state.marked, *held])  # readers do not see held rows
     if state.announced is not None and end <= state.announced:
         return (), opened
-    keys = {key for key in opened.partition_keys() if key[marking.at] is not None}
     new = [
-        key for key in keys if key[marking.at] < end and (state.announced is None or key[marking.at] >= state.announced)
+        key
+        for key in opened.partition_keys()
+        if key[marking.at] is not None and _is_between(key[marking.at], state.announced, end)
     ]
     target.mark(new)
     found = tuple(marking.shown(number) for number in sorted({key[marking.at] for key in new}))
@@ -139,6 +142,10 @@ def announce(target: Target, opened: OpenedTable, marking: Marking, name: str) -
     added = Added((), (), late=0, valid_through=None, held=opened.held())
     with target.change(opened) as change:
         return found, change.commit(replace(state, marks=(end, state.marked)), added)
+
+
+def _is_between(number: int, start: int | None, end: int) -> bool:
+    return number < end and (start is None or number >= start)
 
 
 def _passing(state: TableState, work: Work, number: int) -> TableState:

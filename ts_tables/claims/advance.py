@@ -157,17 +157,7 @@ def advance(known: PartitionClaims, seen: Seen, policy: Policy) -> ClaimStep:
     taken_back = None
     state = known
     if parted < known.end:
-        if policy.on_taken_back is OnTakenBack.FAIL:
-            reason = (
-                "were removed from the log by an election after the table claimed them; "
-                "on_taken_back: delete removes their rows and claims the new records, on_taken_back: keep keeps both"
-            )
-            return ClaimStep(known, problem=Problem(parted, known.end, reason))
-        if any(kept.start < parted < kept.end for kept in known.kept):
-            reason = (
-                "were removed from the log by an election, and some of them before, when their rows were kept; "
-                "create the table again"
-            )
+        if (reason := _cannot_part(known, parted, policy)) is not None:
             return ClaimStep(known, problem=Problem(parted, known.end, reason))
         # Rows that were kept above `parted` are deleted, or counted again.
         taken_back = (parted, max([known.end, *(kept.end for kept in known.kept if kept.start >= parted)]))
@@ -197,6 +187,21 @@ def advance(known: PartitionClaims, seen: Seen, policy: Policy) -> ClaimStep:
         lost=(*state.lost, *lost),
     )
     return ClaimStep(state, claims, late, taken_back, waits)
+
+
+def _cannot_part(known: PartitionClaims, parted: int, policy: Policy) -> str | None:
+    """Return why a table fails after an election removed the claims from an offset on; None if it does not."""
+    if policy.on_taken_back is OnTakenBack.FAIL:
+        return (
+            "were removed from the log by an election after the table claimed them; "
+            "on_taken_back: delete removes their rows and claims the new records, on_taken_back: keep keeps both"
+        )
+    if any(kept.start < parted < kept.end for kept in known.kept):
+        return (
+            "were removed from the log by an election, and some of them before, when their rows were kept; "
+            "create the table again"
+        )
+    return None
 
 
 def parting(known: PartitionClaims, next_offset: int, log: ReadLog) -> int:

@@ -124,25 +124,32 @@ def verify(
     else:
         archive = added(run_tasks([ArchiveSums(work, of(work), layout) for work in claimed.work]))
     table = added(run_tasks([FileSums(*part) for part in parts]))
-    kept = _kept(opened.state, claimed.skipped)
-    if refused is not None:
-        for block, some in _kept(refused.state, claimed.skipped).items():
-            kept.setdefault(block, []).extend(some)
+    kept = _all_kept(opened, refused, claimed)
     kept_sums = {
         block: sum((parse_sums(each.rows, each.digest) for each in some), DigestSum()) for block, some in kept.items()
     }
     found: list[Difference] = []
     for block in different_blocks(table, archive, kept_sums):
-        theirs = run_tasks(
-            [NewestRows(each, block) for each in records if any(can_have(work, block) for work in each.work)]
-            if newest is not None
-            else [ArchiveRows(work, of(work), block, layout) for work in claimed.work if can_have(work, block)]
-        )
+        rows_of: list[NewestRows | ArchiveRows] = [
+            NewestRows(each, block) for each in records if any(can_have(work, block) for work in each.work)
+        ]
+        if newest is None:
+            rows_of = [ArchiveRows(work, of(work), block, layout) for work in claimed.work if can_have(work, block)]
+        theirs = run_tasks(rows_of)
         ours = run_tasks([FileRows(file, block, skipped, columns) for file, skipped, columns in parts])
         found += differences(
             block, together(ours), together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
         )
     return Verification(opened.snapshot, opened.state, table, tuple(found), claimed.notes)
+
+
+def _all_kept(opened: OpenedTable, refused: OpenedTable | None, claimed: Claimed) -> dict[Block, list[Kept]]:
+    """Return the rows that an election removed and that stay, of both tables, by block."""
+    kept = _kept(opened.state, claimed.skipped)
+    if refused is not None:
+        for block, some in _kept(refused.state, claimed.skipped).items():
+            kept.setdefault(block, []).extend(some)
+    return kept
 
 
 def whole(claimed: Claimed, state: TableState) -> Claimed:
