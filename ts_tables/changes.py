@@ -59,11 +59,7 @@ def prepare(
     Raises:
         as `ts_tables.run.run_once`.
     """
-    again: tuple[Work, ...] = ()
-    if parsing is not None and parsing.newest_only:
-        table = next((each.opened for each in changes if each.target is not parsing.refused), None)
-        if table is not None:
-            again = read_again(table.state, plan.taken_back, plans.claimed)
+    again = _work_again(changes, plan, plans, parsing)
     read, parsing = _read(changes, plan.work, again, engine, parsing)
     own = read[: len(plan.work)]
     prepared = []
@@ -79,8 +75,8 @@ def prepare(
         state = _with_unchanged(state, before)
         late = 0
         if marking is not None and not is_refused:
-            state = replace(state, marks=before.marks)
-            state = marking.advanced(state, plan.work, own, plan.lag, time.time())
+            marked = replace(state, marks=before.marks)
+            state = marking.advanced(marked, plan.work, own, plan.lag, time.time())
             late = marking.late(before, own)
         if parsing is not None:
             state = with_columns(state, parsing.parser)
@@ -88,6 +84,16 @@ def prepare(
         TableState.decode(state.encode(), "the state after this commit")
         prepared.append(Prepared(change, added, state, own, rewritten, late))
     return prepared
+
+
+def _work_again(
+    changes: Sequence[TableChange], plan: TablePlan, plans: Plans, parsing: Parsing | None
+) -> tuple[Work, ...]:
+    """Return what a table of newest records reads again after an election."""
+    if parsing is None or not parsing.newest_only:
+        return ()
+    table = next((each.opened for each in changes if each.target is not parsing.refused), None)
+    return () if table is None else read_again(table.state, plan.taken_back, plans.claimed)
 
 
 def _with_unchanged(state: TableState, before: TableState) -> TableState:

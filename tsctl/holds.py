@@ -95,22 +95,28 @@ def add_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, wanted: Hold, war
         wanted = replace(wanted, time=former.time)
         _warn_of_two(former, wanted, own.values(), warn)
     have = [store.location for store, existing in found if existing is not None]
-    for done, store in enumerate(lacking):
+    for store in lacking:
         try:
             _put(store, keys, replace(wanted, set_by=own[store.location]))
         except BaseException:
-            if have := have + [each.location for each in lacking[:done]]:
+            if have:
                 warn(
                     f"hold {wanted.name} is not complete: {', '.join(have)} has it and stops retention, "
                     f"{store.location} lacks it; {_again(wanted)}"
                 )
             raise
-    for store in stores:  # another process can have removed it, or set another one
+        have.append(store.location)
+    _check_all(stores, keys, wanted)
+    return [store.location for store in lacking]
+
+
+def _check_all(stores: Sequence[ObjectStore], keys: ClusterKeys, wanted: Hold) -> None:
+    """Check that each store has a hold: another process can have removed it, or set another one."""
+    for store in stores:
         existing = read_hold(store, keys, wanted.name)
         if existing is None:
             raise StaleStateError(f"hold {wanted.name}: {store.location} does not have it any more; {_again(wanted)}")
         _refuse_other_terms(store, existing[0], wanted)
-    return [store.location for store in lacking]
 
 
 def _warn_of_two(former: Hold, wanted: Hold, own: Iterable[str | None], warn: Callable[[str], None]) -> None:

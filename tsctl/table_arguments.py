@@ -74,9 +74,7 @@ def open_tables(
     content: Any = read_yaml(path) if has_file else {}
     source = str(path) if has_file else "--set"
     if settings and isinstance(content, Mapping):
-        content = with_settings(
-            content, settings, names[0].partition("@")[0] if names and len(names) == 1 else None, "--set"
-        )
+        content = with_settings(content, settings, _only(names), "--set")
     engine = None if output is None else with_progress(output, workers)
     found = Tables(content, engine=engine, source=source)
     if unknown := [name for name in names or () if name.partition("@")[0] not in found.names]:
@@ -84,6 +82,11 @@ def open_tables(
             source, [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
         )
     return found
+
+
+def _only(names: Sequence[str] | None) -> str | None:
+    """Return the one table that is named, without a generation; None for none or several."""
+    return names[0].partition("@")[0] if names and len(names) == 1 else None
 
 
 def end(failed: TieredStorageError | None, *, is_finding: bool = False) -> None:

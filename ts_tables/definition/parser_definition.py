@@ -120,7 +120,7 @@ class ParserDefinition(BaseModel):
         return self
 
     def _problems(self) -> Iterator[tuple[bool, str]]:
-        """Yield whether a rule is broken, and how, in the order in which a mistake is reported."""
+        """Yield whether a rule is broken, and how; the first broken one is reported."""
         is_json, has_columns, other_type = self.type == JSON, self.has_columns, self.on_type is not OnType.COLUMN
         yield (self.infer or other_type) and not is_json, f"infer, on_type: {self.type} has none"
         yield other_type and not self.infer, "on_type: it is for infer: true"

@@ -1,4 +1,4 @@
-"""What the definition of a table may not have: rules in the order in which a mistake is reported."""
+"""What the definition of a table may not have: rules, of which the first broken one is reported."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

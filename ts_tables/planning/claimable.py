@@ -3,10 +3,10 @@
 They are those of the newest incarnation of its topics, and of the incarnations that it has claimed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView
 from ts_common.model import TopicPartition
@@ -106,13 +106,9 @@ class ClaimablePartitions:
     ) -> Iterator[Claimable]:
         """Yield the partitions of an incarnation; those that the table has claimed must have a commit."""
         claimed = state.incarnation(name, directory)
-        ends = dict(topic.ends) if directory == topic.incarnations.newest_directory else {}
         numbers = {*topic.numbers} | ({*claimed.partitions} if claimed is not None else set())
         keys = [self._keys.partition(TopicPartition(name, number), directory) for number in sorted(numbers)]
-        lacking = [each for each in keys if each.partition not in ends]
-        if directory != topic.incarnations.newest_directory:
-            found = in_threads(self._observer.end_of, lacking)
-            ends |= {each.partition: end for each, end in zip(lacking, found, strict=True) if end is not None}
+        ends = topic.ends if directory == topic.incarnations.newest_directory else self._ends(keys)
         topic_id = next((each.topic_id for each in topic.incarnations.entries if each.directory == directory), None)
         for each in keys:
             number = each.partition.partition
@@ -128,6 +124,11 @@ class ClaimablePartitions:
                 lost.append(str(loss))
             elif (sentence := self._observer.beginning(each)) is not None:
                 begin.append(sentence)
+
+    def _ends(self, keys: Sequence[PartitionKeys]) -> dict[TopicPartition, PartitionEnd]:
+        """Return the ends of partitions that have a commit."""
+        found = in_threads(self._observer.end_of, keys)
+        return {each.partition: end for each, end in zip(keys, found, strict=True) if end is not None}
 
 
 def known_of(state: TableState, one: Claimable) -> PartitionClaims | None:

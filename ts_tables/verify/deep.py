@@ -165,15 +165,14 @@ def with_values(
     later = opened.state.columns[opened.state.initial_columns :] if parser.schemas else ()
     columns = Compared(tuple(names), tuple(each.name for each in later))
 
-    def of(work: Work) -> Digests:
-        return forgotten.get((work.partition, work.topic_id), {})
+    def source(work: tuple[Work, ...]) -> NewestRecords | ParsedValues:
+        known = forgotten.get((work[0].partition, work[0].topic_id), {})
+        if newest_only:
+            return NewestRecords(work, parser, known, settled, columns)
+        return ParsedValues(work[0], parser, columns, known, settled)
 
-    theirs: list[tuple[NewestRecords | ParsedValues, tuple[Work, ...]]] = []
-    if newest_only:
-        parts = by_partition(claimed.work)
-        theirs += [(NewestRecords(some, parser, of(some[0]), settled, columns), some) for some in parts]
-    else:
-        theirs += [(ParsedValues(each, parser, columns, of(each), settled), (each,)) for each in claimed.work]
+    parts = by_partition(claimed.work) if newest_only else [(each,) for each in claimed.work]
+    theirs = [(source(work), work) for work in parts]
     ours = [FileValues(each, opened.layout, columns) for each in opened.all_files()]
     archive = added(run_tasks([SumsOf(source, skipped) for source, _ in theirs]))
     table = added(run_tasks([SumsOf(source, skipped) for source in ours]))

@@ -1,13 +1,14 @@
 """A verification of a table: sums of both sides, then the rows of blocks that differ."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ts_common.model import TopicPartition
-from ts_tables.claims.state import Kept, TableState
+from ts_tables.claims.state import Forgotten, Kept, TableState
 from ts_tables.files.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
+from ts_tables.files.layout import Layout
 from ts_tables.parse_tasks import Settled
 from ts_tables.parsers.contract import Parser
 from ts_tables.planning.claimed import Claimed
@@ -113,16 +114,13 @@ def verify(
         parts += [(file, ahead, raw_columns(layout)) for file in refused.all_files()]
     forgotten = opened.state.forgotten_with(None if refused is None else refused.state)
 
-    def of(work: Work) -> Digests:
-        return forgotten.get((work.partition, work.topic_id), {})
-
-    records: list[NewestRecords] = []
+    theirs: _Newest | _All
     if newest is not None and refused is not None:
         settled = Settled(tuple(refused.all_files()), refused.layout)
-        records = [NewestRecords(work, newest, of(work[0]), settled) for work in by_partition(claimed.work)]
-        archive = added(run_tasks([NewestSums(each) for each in records]))
+        theirs = _Newest.of(claimed, newest, forgotten, settled)
     else:
-        archive = added(run_tasks([ArchiveSums(work, of(work), layout) for work in claimed.work]))
+        theirs = _All(claimed.work, forgotten, layout)
+    archive = added(run_tasks(theirs.sums()))
     table = added(run_tasks([FileSums(*part) for part in parts]))
     kept = _all_kept(opened, refused, claimed)
     kept_sums = {
@@ -130,17 +128,57 @@ def verify(
     }
     found: list[Difference] = []
     for block in different_blocks(table, archive, kept_sums):
-        rows_of: list[NewestRows | ArchiveRows] = [
-            NewestRows(each, block) for each in records if any(can_have(work, block) for work in each.work)
-        ]
-        if newest is None:
-            rows_of = [ArchiveRows(work, of(work), block, layout) for work in claimed.work if can_have(work, block)]
-        theirs = run_tasks(rows_of)
+        expected = run_tasks(theirs.rows(block))
         ours = run_tasks([FileRows(file, block, skipped, columns) for file, skipped, columns in parts])
         found += differences(
-            block, together(ours), together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
+            block, together(ours), together(expected), [(each.start, each.end) for each in kept.get(block, ())]
         )
     return Verification(opened.snapshot, opened.state, table, tuple(found), claimed.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """The records that a table claims, for the comparison."""
+
+    work: Sequence[Work]
+    forgotten: Forgotten
+    layout: Layout
+
+    def sums(self) -> Sequence[Callable[[], Any]]:
+        """Return tasks that sum the records."""
+        return [ArchiveSums(work, _of(self.forgotten, work), self.layout) for work in self.work]
+
+    def rows(self, block: Block) -> Sequence[Callable[[], Any]]:
+        """Return tasks that read the records of a block."""
+        return [
+            ArchiveRows(work, _of(self.forgotten, work), block, self.layout)
+            for work in self.work
+            if can_have(work, block)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The newest records of the keys that a table claims, for the comparison."""
+
+    records: Sequence[NewestRecords]
+
+    @classmethod
+    def of(cls, claimed: Claimed, parser: Parser, forgotten: Forgotten, settled: Settled) -> "_Newest":
+        parts = by_partition(claimed.work)
+        return cls([NewestRecords(work, parser, _of(forgotten, work[0]), settled) for work in parts])
+
+    def sums(self) -> Sequence[Callable[[], Any]]:
+        """Return tasks that sum the records."""
+        return [NewestSums(each) for each in self.records]
+
+    def rows(self, block: Block) -> Sequence[Callable[[], Any]]:
+        """Return tasks that read the records of a block."""
+        return [NewestRows(each, block) for each in self.records if any(can_have(work, block) for work in each.work)]
+
+
+def _of(forgotten: Forgotten, work: Work) -> Digests:
+    return forgotten.get((work.partition, work.topic_id), {})
 
 
 def _all_kept(opened: OpenedTable, refused: OpenedTable | None, claimed: Claimed) -> dict[Block, list[Kept]]:

@@ -41,7 +41,7 @@ _FORMS: Final = "Form of {}: utf8, hex, base64 or a codec: json, int, long, regi
 
 @dataclass(frozen=True, slots=True)
 class _Forms:
-    """In which form records are shown."""
+    """The form of records."""
 
     key: Annotated[str | None, typer.Option("--key", help=_FORMS.format("keys"))] = None
     value: Annotated[str | None, typer.Option("--value", help=_FORMS.format("values"))] = None

@@ -59,6 +59,9 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
+_FAILING: Final = {FailOn.ANY: _BAD, FailOn.UNRECORDED: _LOST, FailOn.NEVER: frozenset[GapState]()}
+
+
 @with_groups
 def gaps(
     topics: TopicsArgument = None,
@@ -94,7 +97,7 @@ def gaps(
     bad = {gap.state for gap in found} & _BAD
     if bad & _LOST:
         output.text("tsctl repair puts back what an earlier version in the bucket or the leader's broker has")
-    if damaged or (fail_on is FailOn.ANY and bad) or (fail_on is FailOn.UNRECORDED and bad & _LOST):
+    if damaged or bad & _FAILING[fail_on]:
         raise typer.Exit(ExitCode.FOUND)
 
 

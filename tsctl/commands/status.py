@@ -57,15 +57,19 @@ def status(
         output.table(_PARTITION_COLUMNS, [row for answer in answers for row in _partition_rows(answer)])
     else:
         output.table(_COLUMNS, [_row(answer) for answer in answers])
+    _warn(answers, output)
+    if any(answer.fields is None for answer in answers):
+        raise typer.Exit(ExitCode.TRY_AGAIN)
+    if not all(answer.is_well for answer in answers):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _warn(answers: Sequence[Answer], output: Output) -> None:
     for answer in answers:
         if answer.fields is None:
             output.warn(f"{answer.address}: {answer.problem}")
         elif not answer.is_well and (text := answer.state.get("text")):
             output.warn(f"{answer.address}: {text}")
-    if any(answer.fields is None for answer in answers):
-        raise typer.Exit(ExitCode.TRY_AGAIN)
-    if not all(answer.is_well for answer in answers):
-        raise typer.Exit(ExitCode.FOUND)
 
 
 def _ask_all(urls: Mapping[str, str], timeout: float, output: Output) -> Sequence[Answer]:

@@ -95,12 +95,10 @@ def audit(
     known = cluster.topics()
     held = {coverage.topic for coverage in coverages}
     cluster.check_unknown(held - known.keys())
-    findings = [
-        Finding(TOPIC_GONE, topic, "the cluster no longer has this topic") for topic in sorted(held - known.keys())
-    ]
+    gone = sorted(held - known.keys())
+    findings = [Finding(TOPIC_GONE, topic, "the cluster no longer has this topic") for topic in gone]
     topics = {name: topic for name, topic in known.items() if name in held or ships(name)}
-    partitions = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
-    bounds = cluster.bounds(partition for partition in partitions if in_scope(partition))
+    bounds = cluster.bounds(filter(in_scope, _partitions(topics)))
     sides: list[Side] = []
     for name, topic in sorted(topics.items()):
         mine = [coverage for coverage in coverages if coverage.topic == name]
@@ -116,6 +114,12 @@ def audit(
         findings += _compare(side, reached)
     findings += _at_risk(cluster, sides, cluster.keeping({side.partition.topic for side in sides}), now, reached)
     return Audit(tuple(sides), tuple(findings))
+
+
+def _partitions(topics: Mapping[str, KafkaTopic]) -> Iterator[TopicPartition]:
+    for name, topic in topics.items():
+        for number in topic.partitions:
+            yield TopicPartition(name, number)
 
 
 def _sides(
