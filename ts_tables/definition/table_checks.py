@@ -1,4 +1,4 @@
-"""What the definition of a table may not have: rules, of which the first broken one is reported."""
+"""Rules that the definition of a table keeps; the first broken one is reported."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
