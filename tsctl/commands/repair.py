@@ -8,35 +8,26 @@ import typer
 from ts_common.archive.repair_requests import Damage
 from ts_common.durations import duration_milliseconds
 from ts_common.errors import ConfigurationError
-from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
-    PartitionsOption,
-    TopicsArgument,
     open_archive,
-    parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output
 from tsctl.repair.needs import by_hand, needs_of
 from tsctl.repair.run import How, Repaired, Repairs, RepairStatus
-from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.findings import Finding, worst_first
-from tsctl.verify.run import DepthOption, InFlightOption, RequestsOption, VerifyRequest, run_verification
-from tsctl.verify.segment_check import Depth
+from tsctl.verify.run import CheckOptions, run_verification
 
 _COLUMNS: Final = ("STATUS", "PARTITION", "KIND", "FROM", "TO", "DETAIL", "OBJECTS")
 
 
 @with_groups
 def repair(
-    topics: TopicsArgument = None,
-    depth: DepthOption = Depth.HEADERS,
-    partition: PartitionsOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be repaired; write nothing.")] = False,
     from_versions: Annotated[
         bool,
@@ -48,19 +39,16 @@ def repair(
     wait: Annotated[
         str, typer.Option("--wait", help="How long to wait for the agents, as in 90s or 2m; then the code is 75.")
     ] = "2m",
-    in_flight_hours: InFlightOption = 24.0,
-    requests: RequestsOption = 16,
-    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     *,
+    check: CheckOptions,
     given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Repair the archive: put back deleted objects, and good copies of damaged ones, from versions or by the agents."""
     output = Output(as_json)
     how = How(from_versions, dry_run, _seconds(wait))
-    name, numbers = given.name(), parse_partitions(partition)
-    wanted = VerifyRequest(topics or (), numbers, depth, in_flight_hours, requests, None, None)
-    found = run_verification(name, wanted, output)
+    name = given.name()
+    found = run_verification(name, check, output)
     needs = needs_of(found.coverages, gaps=gaps)
     others = by_hand(found.findings, gaps=gaps)
     results: list[Repaired] = []
@@ -71,7 +59,7 @@ def repair(
         output.document(
             {
                 "cluster": name.keys.cluster,
-                "depth": depth.value,
+                "depth": check.depth.value,
                 "repairs": [_fields(result) for result in results],
                 "by_hand": [finding.as_json() for finding in worst_first(others)],
             }

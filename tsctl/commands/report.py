@@ -7,14 +7,10 @@ from typing import Annotated
 import typer
 
 from ts_common.errors import ConfigurationError
-from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
-    PartitionsOption,
-    TopicsArgument,
-    parse_partitions,
 )
 from tsctl.commands.verify import as_fields, summary
 from tsctl.cost.bill_tables import section
@@ -22,61 +18,45 @@ from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import read_prices
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, write_page
-from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.run import (
-    BootstrapOption,
-    CommandConfigOption,
-    DepthOption,
-    InFlightOption,
-    RequestsOption,
-    VerifyRequest,
-    VersionsOption,
+    CheckOptions,
+    ClusterOptions,
     run_verification,
 )
-from tsctl.verify.segment_check import Depth
 
 
 @with_groups
 def report(
     file: Annotated[Path, typer.Option("--output", "-o", help="The file to write; an existing file is replaced.")],
-    topics: TopicsArgument = None,
-    depth: DepthOption = Depth.HEADERS,
-    partition: PartitionsOption = None,
-    in_flight_hours: InFlightOption = 24.0,
-    requests: RequestsOption = 16,
-    bootstrap_server: BootstrapOption = None,
-    command_config: CommandConfigOption = None,
-    versions: VersionsOption = False,
-    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     prices: Annotated[
         Path | None, typer.Option("--prices", help="A price file: adds what the archive costs a month.")
     ] = None,
     *,
+    check: CheckOptions,
+    beside: ClusterOptions,
     given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Write the coverage of the archive and all findings of verify to one HTML file."""
     output = Output(as_json)
-    name, numbers = given.name(), parse_partitions(partition)
+    name = given.name()
     if not file.absolute().parent.is_dir():
         raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
     priced = None if prices is None else read_prices(prices)
-    wanted = VerifyRequest(
-        topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions
-    )
     from tsctl.report.render import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
 
-    found = run_verification(name, wanted, output)
+    found = run_verification(name, check, output, beside)
     facts = {
         "cluster": name.keys.cluster,
         "location": ", ".join(endpoint.location for endpoint in name.endpoints),
-        "depth": depth.value,
+        "depth": check.depth.value,
         **({} if found.hidden is None else {"hidden": hidden_line(found.hidden)}),
     }
-    cost = None if priced is None else section(survey(name, topics or (), priced, None, output), priced)
+    cost = None if priced is None else section(survey(name, check.topics or (), priced, None, output), priced)
     page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time(), cost)
     write_page(file, "--output", page)
     if as_json:
-        output.document({"cluster": name.keys.cluster, "depth": depth.value, "file": str(file), **as_fields(found)})
+        facts = {"cluster": name.keys.cluster, "depth": check.depth.value, "file": str(file)}
+        output.document({**facts, **as_fields(found)})
     output.text(f"{file}: {summary(found)}")

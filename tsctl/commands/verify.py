@@ -5,36 +5,25 @@ from typing import Annotated, Final
 
 import typer
 
-from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
-    PartitionsOption,
-    TopicsArgument,
-    parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
-from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.audit import Side
 from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.finding_kinds import FindingKind, Severity
 from tsctl.verify.findings import Finding
 from tsctl.verify.run import (
-    BootstrapOption,
-    CommandConfigOption,
-    DepthOption,
-    InFlightOption,
-    RequestsOption,
+    CheckOptions,
+    ClusterOptions,
     Verification,
-    VerifyRequest,
-    VersionsOption,
     parse_severity,
     run_verification,
 )
-from tsctl.verify.segment_check import Depth
 
 _COLUMNS: Final = ("SEVERITY", "CODE", "WHERE", "FROM", "TO", "FOUND", "KEY")
 _SIDES: Final = ("PARTITION", "CLUSTER FROM", "CLUSTER TO", "STORE FROM", "STORE TO", "BEHIND")
@@ -42,9 +31,6 @@ _SIDES: Final = ("PARTITION", "CLUSTER FROM", "CLUSTER TO", "STORE FROM", "STORE
 
 @with_groups
 def verify(
-    topics: TopicsArgument = None,
-    depth: DepthOption = Depth.HEADERS,
-    partition: PartitionsOption = None,
     fail_on: Annotated[
         str,
         typer.Option(
@@ -57,28 +43,21 @@ def verify(
     each: Annotated[
         bool, typer.Option("--each", help="A row for each finding; default: one for those of a kind in a partition.")
     ] = False,
-    in_flight_hours: InFlightOption = 24.0,
-    requests: RequestsOption = 16,
-    bootstrap_server: BootstrapOption = None,
-    command_config: CommandConfigOption = None,
-    versions: VersionsOption = False,
-    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     *,
+    check: CheckOptions,
+    beside: ClusterOptions,
     given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Verify the archive: report holes, damage, orphans, and what the cluster holds that the store does not."""
     output = Output(as_json)
     least, shown = parse_severity("--fail-on", fail_on), parse_severity("--severity", severity)
-    name, numbers = given.name(), parse_partitions(partition)
-    wanted = VerifyRequest(
-        topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions
-    )
-    found = run_verification(name, wanted, output)
+    name = given.name()
+    found = run_verification(name, check, output, beside)
     selected = [finding for finding in found.findings if finding.severity >= shown]
     if as_json:
         fields = {**as_fields(found), "findings": [finding.as_json() for finding in selected]}
-        output.document({"cluster": name.keys.cluster, "depth": depth.value, **fields})
+        output.document({"cluster": name.keys.cluster, "depth": check.depth.value, **fields})
     else:
         _say(output, found, selected, each=each)
     if any(finding.severity >= least for finding in found.findings):

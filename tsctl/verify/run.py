@@ -23,6 +23,7 @@ from ts_common.errors import (
     ObjectNotFound,
     QueryError,
 )
+from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -31,8 +32,9 @@ from ts_common.store.protection import HiddenBytes
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName, settled
 from ts_reader.reading.topics import nothing_under
-from tsctl.archive_options import check_partitions, chooser
+from tsctl.archive_options import PartitionsOption, TopicsArgument, check_partitions, chooser, parse_partitions
 from tsctl.output import Output
+from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.audit import Audit, Side, audit, compare_records, with_cluster
 from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
@@ -42,56 +44,62 @@ from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verified, Verifier
 
-DepthOption = Annotated[
-    Depth,
-    typer.Option(
-        "--depth", "-d", help="listing: names and sizes. headers: metadata and batch headers. full: every byte."
-    ),
-]
-InFlightOption = Annotated[
-    float, typer.Option("--in-flight-hours", min=0, help="Younger objects may belong to an upload in progress.")
-]
-RequestsOption = Annotated[
-    int, typer.Option("--requests", min=1, max=256, help="Number of segments to check in parallel.")
-]
 BootstrapOption = Annotated[
     str | None, typer.Option("--bootstrap-server", help="Brokers of the cluster, to compare it with the store.")
 ]
 CommandConfigOption = Annotated[
     Path | None, typer.Option("--command-config", help="File with settings of librdkafka, with --bootstrap-server.")
 ]
-VersionsOption = Annotated[
-    bool,
-    typer.Option(
-        "--versions", help="Count the noncurrent versions that the bucket keeps: a request for each thousand."
-    ),
-]
+
 
 _PRINTED_EVERY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyRequest:
-    """The scope of a check, as given on the command line.
+class CheckOptions:
+    """The scope of a check, and how it is done."""
 
-    Attributes:
-        topics: names and patterns; empty: all.
-        partitions: numbers; None: all.
-        in_flight_hours: younger objects may belong to an upload in progress.
-        requests: number of segments to check in parallel.
-        bootstrap: address of a running cluster; None: only the store.
-        command_config: file with settings of its client.
-        versions: whether to count noncurrent versions, with a request for each thousand.
-    """
+    topics: TopicsArgument = None
+    depth: Annotated[
+        Depth,
+        typer.Option(
+            "--depth", "-d", help="listing: names and sizes. headers: metadata and batch headers. full: every byte."
+        ),
+    ] = Depth.HEADERS
+    partition: PartitionsOption = None
+    in_flight_hours: Annotated[
+        float, typer.Option("--in-flight-hours", min=0, help="Younger objects may belong to an upload in progress.")
+    ] = 24.0
+    requests: Annotated[
+        int, typer.Option("--requests", min=1, max=256, help="Number of segments to check in parallel.")
+    ] = 16
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES
 
-    topics: Sequence[str]
-    partitions: frozenset[int] | None
-    depth: Depth
-    in_flight_hours: float
-    requests: int
-    bootstrap: str | None
-    command_config: Path | None
-    versions: bool = False
+    def __post_init__(self) -> None:
+        parse_partitions(self.partition)  # a wrong one is found before the check begins
+
+    @property
+    def partitions(self) -> frozenset[int] | None:
+        """The numbers of partitions; None for all.
+
+        Raises:
+            ConfigurationError: the list is malformed.
+        """
+        return parse_partitions(self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The running cluster that is compared with the store, and what else is counted."""
+
+    bootstrap_server: BootstrapOption = None
+    command_config: CommandConfigOption = None
+    versions: Annotated[
+        bool,
+        typer.Option(
+            "--versions", help="Count the noncurrent versions that the bucket keeps: a request for each thousand."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,9 @@ class Verification:
     hidden: HiddenBytes | None = None
 
 
-def run_verification(name: ArchiveName, wanted: VerifyRequest, output: Output) -> Verification:
+def run_verification(
+    name: ArchiveName, wanted: CheckOptions, output: Output, beside: ClusterOptions | None = None
+) -> Verification:
     """Check an archive.
 
     Raises:
@@ -120,8 +130,9 @@ def run_verification(name: ArchiveName, wanted: VerifyRequest, output: Output) -
         StoreUnavailable, AccessDenied, BucketMissing: a request to a store failed.
         ClusterAway: the cluster did not answer.
     """
-    cluster = _cluster(wanted)
-    choose = chooser(wanted.topics)
+    beside = beside or ClusterOptions()
+    cluster = _cluster(beside)
+    choose = chooser(wanted.topics or ())
     verified: list[Verified] = []
     known: set[str] = set()
     held: set[int] = set()
@@ -140,7 +151,7 @@ def run_verification(name: ArchiveName, wanted: VerifyRequest, output: Output) -
         if not wanted.topics and wanted.partitions is None:
             for endpoint, store in stores:
                 findings += rules_findings(store, name.keys, frozenset(endpoint.options.storing.tags), output.warn)
-        hidden = _hidden(name, [store for _, store in stores], output) if wanted.versions else None
+        hidden = _hidden(name, [store for _, store in stores], output) if beside.versions else None
         sides = None
         if cluster is not None:
             seen = _audited(name, wanted, cluster, stores, coverages)
@@ -153,13 +164,13 @@ def run_verification(name: ArchiveName, wanted: VerifyRequest, output: Output) -
 
 def _audited(
     name: ArchiveName,
-    wanted: VerifyRequest,
+    wanted: CheckOptions,
     cluster: KafkaCluster,
     stores: Sequence[tuple[Endpoint, ObjectStore]],
     coverages: Sequence[Coverage],
 ) -> Audit:
     """Return the comparison with the cluster, with findings of requested topics only."""
-    choose = chooser(wanted.topics)
+    choose = chooser(wanted.topics or ())
     seen = audit(
         cluster,
         coverages,
@@ -185,13 +196,13 @@ def parse_severity(option: str, text: str) -> Severity:
     return found
 
 
-def _cluster(wanted: VerifyRequest) -> KafkaCluster | None:
-    if wanted.bootstrap is None:
+def _cluster(wanted: ClusterOptions) -> KafkaCluster | None:
+    if wanted.bootstrap_server is None:
         if wanted.command_config is not None:
             raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
         return None
     settings = {} if wanted.command_config is None else read_client_properties(wanted.command_config)
-    cluster = KafkaCluster(wanted.bootstrap, settings)
+    cluster = KafkaCluster(wanted.bootstrap_server, settings)
     cluster.topics()  # fail for a wrong identity now, not after hours of reading the store
     return cluster
 
@@ -210,9 +221,9 @@ def _stores(name: ArchiveName) -> Iterator[list[tuple[Endpoint, ObjectStore]]]:
 
 
 def _verify(
-    name: ArchiveName, wanted: VerifyRequest, endpoint: Endpoint, store: ObjectStore, output: Output
+    name: ArchiveName, wanted: CheckOptions, endpoint: Endpoint, store: ObjectStore, output: Output
 ) -> tuple[Verified, Verifier]:
-    choose = chooser(wanted.topics)
+    choose = chooser(wanted.topics or ())
 
     def wants(topic: str, partition: int | None) -> bool:
         right = partition is None or _in_scope(wanted, partition)
@@ -262,11 +273,11 @@ class _Progress:
             print(line, file=sys.stderr)  # noqa: T201  (the command's own voice)
 
 
-def _check_known(name: ArchiveName, wanted: VerifyRequest, known: set[str], stores: Sequence[ObjectStore]) -> None:
+def _check_known(name: ArchiveName, wanted: CheckOptions, known: set[str], stores: Sequence[ObjectStore]) -> None:
     """Check that each topic given by name exists, and that the archive has topics at all."""
     if not known:
         raise QueryError(nothing_under(stores, name.keys, name.option))
-    for text in wanted.topics:
+    for text in wanted.topics or ():
         choose = chooser([text])
         if not any(choose(topic) for topic in known):
             raise QueryError(f"topic {text}: cluster {name.keys.cluster} in {stores[0].location} has no such topic")
@@ -310,7 +321,7 @@ def _store_of(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]],
     return next((store for endpoint, store in stores if name.lies_in(topic, endpoint)), None)
 
 
-def _in_scope(wanted: VerifyRequest, number: int) -> bool:
+def _in_scope(wanted: CheckOptions, number: int) -> bool:
     return wanted.partitions is None or number in wanted.partitions
 
 
