@@ -14,9 +14,7 @@ from ts_common.store.factory import Scheme, parse_location
 from ts_reader import Archive
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.place import connection_of
-from ts_reader.query.locations import by_location
-from ts_reader.query.policies import OnHole
-from ts_reader.query.query import Query
+from ts_reader.query.query import OnHole, Query, by_location
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.file_definition import TablesFile

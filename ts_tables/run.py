@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from ts_common.errors import CorruptData, OperatorError
-from ts_reader.query.split import bytes_of
+from ts_reader.query.splits import bytes_of
 from ts_tables.changes import Prepared, prepare
 from ts_tables.claims.state import TableState, with_kept
 from ts_tables.files.layout import WAYS_OUT, differing

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import StoreUnavailable
+from ts_common.store.shared_stores import shared_store
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.decode.memory import RecycledMemory
 from ts_tables.files.column_times import with_nearest

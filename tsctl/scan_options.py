@@ -13,9 +13,8 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES, BatchLimit
 from ts_common.model import is_topic_name
 from ts_reader.options.archive_name import NAMES
-from ts_reader.query.moments import EXPECTED, milliseconds_of
-from ts_reader.query.policies import Mode, Undecoded
-from ts_reader.query.wording import Wording
+from ts_reader.query.query import CorruptionMode, Undecoded, Wording
+from ts_reader.query.timestamps import EXPECTED, milliseconds_of
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.schemas.choice import parse_codec
 
@@ -148,14 +147,14 @@ class ScanOptions:
         typer.Option("--isolation", help="read_committed leaves out aborted and open transactions."),
     ] = "read_uncommitted"
     mode: Annotated[
-        Mode,
+        CorruptionMode,
         typer.Option(
             "--mode",
             case_sensitive=False,
             help="What corrupt batches do: end the command, be left out, or be a row with the bytes in "
             "_corrupt_record.",
         ),
-    ] = Mode.FAILFAST
+    ] = CorruptionMode.FAILFAST
     timestamp_ms: Annotated[
         bool, typer.Option("--timestamp-ms", help="Adds timestampMs: the timestamp as stored, in milliseconds.")
     ] = False

@@ -15,7 +15,6 @@ from ts_common.model import TopicPartition
 from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_common.store.shared_stores import shared_store
 from ts_reader.query.query import Query, Subscription
-from ts_reader.query.shared_stores import shared_store
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.engines.processes import run_in_processes

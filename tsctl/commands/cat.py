@@ -11,7 +11,7 @@ import typer
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.losses import Loss
+from ts_reader.query.bounds import Loss
 from tsctl.archive_options import (
     ArchiveOptions,
     PartitionsOption,

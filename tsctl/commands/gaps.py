@@ -19,7 +19,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.query.losses import loss_of
+from ts_reader.query.bounds import loss_of
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import (

@@ -13,7 +13,7 @@ from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.suggestions import nearest
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.policies import Undecoded
+from ts_reader.query.query import Undecoded
 from tsctl.archive_options import (
     ArchiveOptions,
     PartitionsOption,
