@@ -16,7 +16,8 @@ from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.running import runner
 from ts_tables import Tables
-from ts_tables.definition.table_definitions import MarksDefinition, TableDefinition
+from ts_tables.definition.table_definitions import TableDefinition
+from ts_tables.definition.table_fields import MarksDefinition
 from ts_tables.definition.tables_file import parse_tables
 from ts_tables.engines.spark.catalogs import spark_settings
 from ts_tables.run_metrics import families

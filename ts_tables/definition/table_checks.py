@@ -2,60 +2,56 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ts_common.config.file_values import check_store
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnRecreated, OnTakenBack
 from ts_tables.definition.parser_definition import has_schema
 from ts_tables.definition.places import check_absolute
+from ts_tables.definition.table_fields import TableFields
 from ts_tables.definition.values import TableMode, check_table_name
 from ts_tables.files.file_names import check_template
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat
 from ts_tables.parsers.changes import KEY
 
-if TYPE_CHECKING:
-    from ts_tables.definition.table_definitions import TableDefinition
-
 _MARKED: Final = re.compile(r"\s*(hour|day)\s*\(")
 
 Problems = Iterator[tuple[bool, str]]  # whether the definition is wrong, and how
 
 
-def check_table(table: "TableDefinition") -> None:
+def check_table(table: TableFields) -> None:
     """Check what the keys of a table mean together.
 
     Raises:
-        ValueError: a rule of this module is broken, or a generation is wrong.
+        ValueError: a rule of this module is broken.
     """
     for rules in _RULES:
         for is_wrong, problem in rules(table):
             if is_wrong:
                 raise ValueError(problem)
-    for number in table.generations:
-        table.of_generation(number)
 
 
-def _topics(table: "TableDefinition") -> Problems:
+def _topics(table: TableFields) -> Problems:
     yield bool(table.topics) == (table.pattern is not None), "topics or pattern is needed, and not both"
     yield len({*table.topics}) < len(table.topics), "topics: a name is given twice"
     other = next((name for name in table.start if not _has(table, name)), "")
     yield other != "", f"start: the table has no topic {other}{nearest(other, table.topics)}"
 
 
-def _has(table: "TableDefinition", topic: str) -> bool:
+def _has(table: TableFields, topic: str) -> bool:
     return topic in table.topics if table.pattern is None else re.search(table.pattern, topic) is not None
 
 
-def _format(table: "TableDefinition") -> Problems:
+def _format(table: TableFields) -> Problems:
     codecs = FORMATS[table.form].codecs
     is_wrong = table.compression not in {None, *codecs}
     yield is_wrong, f"compression: {table.format} has {', '.join(codecs)}, and not {table.compression}"
     yield table.delimiter != "\n" and table.format != "text", f"delimiter: {table.format} has none"
 
 
-def _records(table: "TableDefinition") -> Problems:
+def _records(table: TableFields) -> Problems:
     if table.form not in RECORD_FORMATS:
         return
     yield (
@@ -65,7 +61,7 @@ def _records(table: "TableDefinition") -> Problems:
     yield bool(table.sort_by), f"sort_by: records of {table.format} are in the order of their offsets"
 
 
-def _file_names(table: "TableDefinition") -> Problems:
+def _file_names(table: TableFields) -> Problems:
     if table.file_names is None:
         return
     yield table.format == "iceberg", "file_names: an Iceberg table names its files itself"
@@ -75,7 +71,7 @@ def _file_names(table: "TableDefinition") -> Problems:
         yield True, f"file_names: {error}"
 
 
-def _places(table: "TableDefinition") -> Problems:
+def _places(table: TableFields) -> Problems:
     if table.format != "iceberg":
         yield table.location is None, "location: plain files need one, as in s3://lake/orders"
         check_store(table.location or "", label="location: ")
@@ -94,7 +90,7 @@ def _places(table: "TableDefinition") -> Problems:
     )
 
 
-def _parsing(table: "TableDefinition") -> Problems:
+def _parsing(table: TableFields) -> Problems:
     codecs = ["" if table.parser is None else table.parser.type, (table.key or "").partition(",")[0]]
     codec = next(filter(has_schema, codecs), None)
     yield codec is not None and len(table.topics) != 1, f"topics: the schema of {codec} is of one topic; name it"
@@ -108,7 +104,7 @@ def _parsing(table: "TableDefinition") -> Problems:
     )
 
 
-def _included(table: "TableDefinition") -> Problems:
+def _included(table: TableFields) -> Problems:
     yield bool(table.include) and table.parser is None, "include: a raw table has the key and the headers"
     yield len({*table.include}) < len(table.include), "include: a name is given twice"
     yield (
@@ -125,7 +121,7 @@ def _included(table: "TableDefinition") -> Problems:
         yield table.form in RECORD_FORMATS, f"timestamp_ms: files of {table.format} have no timestamps"
 
 
-def _latest(table: "TableDefinition") -> Problems:
+def _latest(table: TableFields) -> Problems:
     if table.mode is not TableMode.LATEST:
         yield table.buckets is not None, "buckets: they are for mode: latest"
         return
@@ -141,7 +137,7 @@ def _latest(table: "TableDefinition") -> Problems:
     )
 
 
-def _others(table: "TableDefinition") -> Problems:
+def _others(table: TableFields) -> Problems:
     is_marked = any(map(_MARKED.match, table.partition_by))
     yield table.marks is not None and not is_marked, "marks: partition_by needs an hour or a day, as hour(timestamp)"
     is_raw = table.parser is None
@@ -150,7 +146,7 @@ def _others(table: "TableDefinition") -> Problems:
     yield number in table.generations, f"generations: {number} is the number of the definition itself"
 
 
-_RULES: Final[Sequence[Callable[["TableDefinition"], Problems]]] = (
+_RULES: Final[Sequence[Callable[[TableFields], Problems]]] = (
     _topics,
     _format,
     _records,
