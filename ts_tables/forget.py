@@ -7,7 +7,7 @@ that is read again after an election stays deleted. The archive still has the re
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from ts_common.errors import OperatorError
@@ -121,10 +121,12 @@ def _outside(state: TableState, asked: TakenBack) -> str | None:
             f"the table has no record of partition {number} of topic {topic}; it has those of "
             f"{', '.join(map(str, numbers))}"
         )
-    claimed = [span for each in claims for span in (*each.claims, *((one.start, one.end) for one in each.kept))]
+    claimed = sorted(
+        chain.from_iterable((*each.claims, *((one.start, one.end) for one in each.kept)) for each in claims)
+    )
     if any(start < asked.end and asked.start < end for start, end in claimed):
         return None
-    shown = ", ".join(f"{start} to {end - 1}" for start, end in sorted(claimed)) or "no offset"
+    shown = ", ".join(f"{start} to {end - 1}" for start, end in claimed) or "no offset"
     return (
         f"{topic}-{number}: offsets {asked.start} to {asked.end - 1} are outside of the claims of the table, "
         f"which has {shown}"

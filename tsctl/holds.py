@@ -99,15 +99,19 @@ def add_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, wanted: Hold, war
         try:
             _put(store, keys, replace(wanted, set_by=own[store.location]))
         except BaseException:
-            if have:
-                warn(
-                    f"hold {wanted.name} is not complete: {', '.join(have)} has it and stops retention, "
-                    f"{store.location} lacks it; {_again(wanted)}"
-                )
+            _warn_of_part(wanted, have, store, warn)
             raise
         have.append(store.location)
     _check_all(stores, keys, wanted)
     return [store.location for store in lacking]
+
+
+def _warn_of_part(wanted: Hold, have: Sequence[str], lacks: ObjectStore, warn: Callable[[str], None]) -> None:
+    if have:
+        warn(
+            f"hold {wanted.name} is not complete: {', '.join(have)} has it and stops retention, "
+            f"{lacks.location} lacks it; {_again(wanted)}"
+        )
 
 
 def _check_all(stores: Sequence[ObjectStore], keys: ClusterKeys, wanted: Hold) -> None:

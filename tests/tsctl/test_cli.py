@@ -17,7 +17,6 @@ from ts_common.archive.view import open_view
 from ts_common.errors import AccessDenied, DataLoss, StoreUnavailable, WrongClock
 from ts_reader.query import plan_query
 from tsctl import cli, cli_page
-from tsctl.commands.ls import ls
 from tsctl.exit_codes import MEANINGS, ExitCode, code_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -83,7 +82,7 @@ def test_an_error_of_our_own_is_status_70(monkeypatch: pytest.MonkeyPatch, capfd
     def broken(*_: object) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setitem(ls.__globals__, "name_archive", broken)
+    monkeypatch.setattr("tsctl.archive_options.name_archive", broken)
     assert cli.run(["ls"]) == ExitCode.BROKEN
     assert "ZeroDivisionError: ours" in capfd.readouterr().err
 

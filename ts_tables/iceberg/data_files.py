@@ -4,7 +4,7 @@ A task reads statistics from its writer's own footer, without a second read. It 
 answer of a Spark task is a row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -70,12 +70,11 @@ class FileDescriber:
                 # A value of more than 4 KiB leaves its row group without bounds; those of the others do not bound it.
                 lower.pop(number, None)
                 upper.pop(number, None)
-            elif isinstance(plan[number].iceberg_type, _TIMES):
-                times = [each.statistics for each in columns if each.statistics.has_min_max]
-                size = 4 if isinstance(plan[number].iceberg_type, DateType) else 8
-                if times:
-                    lower[number] = min(each.min_raw for each in times).to_bytes(size, "little", signed=True)
-                    upper[number] = max(each.max_raw for each in times).to_bytes(size, "little", signed=True)
+            elif (
+                isinstance(kind := plan[number].iceberg_type, _TIMES) and (bounds := _time_bounds(columns)) is not None
+            ):
+                size = 4 if isinstance(kind, DateType) else 8
+                lower[number], upper[number] = (bound.to_bytes(size, "little", signed=True) for bound in bounds)
         for name in _BOUNDS:
             found[name] = {field: bound.hex() for field, bound in found[name].items()}
         return {
@@ -136,3 +135,9 @@ def _narrow(field: pa.Field) -> pa.Field:
     elif pa.types.is_struct(kind):
         kind = pa.struct([_narrow(each) for each in kind])
     return field.with_type(kind)
+
+
+def _time_bounds(columns: Sequence[Any]) -> tuple[int, int] | None:
+    """Return the least and the greatest value of columns of times; None without a value."""
+    times = [each.statistics for each in columns if each.statistics.has_min_max]
+    return (min(each.min_raw for each in times), max(each.max_raw for each in times)) if times else None

@@ -167,12 +167,8 @@ def check(table: Table, head: Head | None) -> Check:
             maintained = True
         else:
             foreign.append(current)
-        if current.parent_snapshot_id is None:
-            break
-        parent = metadata.snapshot_by_id(current.parent_snapshot_id)
-        if parent is None:
-            break
-        current = parent
+        parent = current.parent_snapshot_id
+        current = None if parent is None else metadata.snapshot_by_id(parent)
     if current is None or current.snapshot_id != head.snapshot_id:
         return _across_expiry(table, head, foreign)
     if foreign:

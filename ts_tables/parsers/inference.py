@@ -71,18 +71,17 @@ def with_members(
         others: names of other columns.
         one_kind: whether only the first kind of a member gets a column.
     """
-    kinds: dict[str, list[str]] = {}
+    kinds: dict[str, dict[str, None]] = {}
     for each in members:
-        if each.kind not in kinds.setdefault(each.name, []):
-            kinds[each.name].append(each.kind)
+        kinds.setdefault(each.name, {})[each.kind] = None
     known = {(each.member, each.kind) for each in found}
     names = {name.lower() for name in (*others, *(each.name for each in found))}
     columns = [*found]
     for member, some in kinds.items():
         if "double" in some and "long" in some and (member, "long") not in known:
-            some.remove("long")
+            del some["long"]
         is_known = any(each.member == member for each in found)
-        for kind in (() if is_known else some[:1]) if one_kind else some:
+        for kind in (() if is_known else [*some][:1]) if one_kind else some:
             if (member, kind) in known:
                 continue
             name = free_name(_UNSAFE.sub("_", member)[:_NAME_LENGTH] or "member", kind, names)

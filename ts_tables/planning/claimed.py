@@ -93,11 +93,7 @@ def _claimed(
         first = min([parted, *(kept.start for kept in known.kept if kept.end > parted)])
         skip(first, max([known.end, *(kept.end for kept in known.kept)]), "were removed from the log by an election")
     skip(last, parted, "are above the end of the commit")
-    withheld = tuple(
-        AbortedTransaction(producer, first, hole.start - 1, -1)
-        for hole in known.holes
-        for producer, first in hole.withheld
-    )
+    withheld = _withheld(known)
     low = max(known.start, view.start)
     noted = {(hole.start, hole.end) for hole in known.holes}
     for start, stop in _missing(store, query, view, known, (low, last)):
@@ -110,6 +106,15 @@ def _claimed(
             hidden = find_hidden(store, view, part.start, part.end).transactions if query.read_committed else ()
             parts.append(PartitionRanges((part,), apart((*hidden, *withheld)) if withheld else hidden))
     return parts, skipped, notes
+
+
+def _withheld(known: PartitionClaims) -> tuple[AbortedTransaction, ...]:
+    """Return the transactions that passed holes hide, each up to its hole."""
+    return tuple(
+        AbortedTransaction(producer, first, hole.start - 1, -1)
+        for hole in known.holes
+        for producer, first in hole.withheld
+    )
 
 
 def _missing(

@@ -7,6 +7,7 @@ is run again with the same arguments, and continues.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain, starmap
 from typing import Annotated, Final
 
 import typer
@@ -68,16 +69,12 @@ def thaw(
     output, span = Output(as_json), _checked_span(topic, start, end)
     name, numbers = given.name(), parse_partitions(partition)
     with open_archive(name, output.warn) as archive:
-        catalogs = [
-            (entry.store, catalog)
-            for entry in archive.topics([topic], numbers, incarnation)
-            for catalog in entry.topic.partitions
-        ]
-        lost = [warning for store, each in catalogs if (warning := _lost(store, each))]
+        held = archive.topics([topic], numbers, incarnation)
+        catalogs = [(entry.store, catalog) for entry in held for catalog in entry.topic.partitions]
+        lost = [*filter(None, starmap(_lost, catalogs))]
         for warning in lost:
             output.warn(warning)
-        found = in_threads(lambda one: cold_objects(*one, span), catalogs, most=4)
-        objects = [each for of_partition in found for each in of_partition]
+        objects = [*chain.from_iterable(in_threads(lambda one: cold_objects(*one, span), catalogs, most=4))]
         check_tier(objects, tier)
         frozen = [each for each in objects if each.state.is_frozen]
         _show(frozen, output)

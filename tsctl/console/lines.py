@@ -3,7 +3,7 @@
 Source of the format: Kafka's `org.apache.kafka.tools.consumer.DefaultMessageFormatter`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -55,28 +55,31 @@ class Lines:
         Raises:
             ValueError: a deserializer does not accept the bytes; the text names the part of the record.
         """
-        parts: list[bytes] = []
+        parts = [*self._place(message)]
+        if "headers" in self.shown:
+            headers = [name.encode() + b":" + self._text("headers", value) for name, value in message.headers() or ()]
+            parts.append(self.headers_separator.join(headers) if headers else b"NO_HEADERS")
+        if "key" in self.shown:
+            parts.append(self._text("key", message.key()))
+        if "value" in self.shown:
+            parts.append(self._text("value", message.value()))
+        return self.key_separator.join(parts) + self.line_separator if parts else b""
+
+    def _place(self, message: Message) -> Iterator[bytes]:
+        """Yield the parts before the headers."""
         shown = self.shown
         if "timestamp" in shown:
             kind, time = message.timestamp()
-            parts.append(f"{_TIMES[kind]}:{time}".encode() if kind in _TIMES else b"NO_TIMESTAMP")
+            yield f"{_TIMES[kind]}:{time}".encode() if kind in _TIMES else b"NO_TIMESTAMP"
         if "partition" in shown:
-            parts.append(b"Partition:%d" % (message.partition() or 0))
+            yield b"Partition:%d" % (message.partition() or 0)
         if "offset" in shown:
-            parts.append(b"Offset:%d" % (message.offset() or 0))
+            yield b"Offset:%d" % (message.offset() or 0)
         if "delivery" in shown:
-            parts.append(b"Delivery:NOT_PRESENT")  # share groups have it
+            yield b"Delivery:NOT_PRESENT"  # share groups have it
         if "epoch" in shown:
             epoch = message.leader_epoch()
-            parts.append(b"Epoch:NOT_PRESENT" if epoch is None else b"Epoch:%d" % epoch)
-        if "headers" in shown:
-            headers = [name.encode() + b":" + self._text("headers", value) for name, value in message.headers() or ()]
-            parts.append(self.headers_separator.join(headers) if headers else b"NO_HEADERS")
-        if "key" in shown:
-            parts.append(self._text("key", message.key()))
-        if "value" in shown:
-            parts.append(self._text("value", message.value()))
-        return self.key_separator.join(parts) + self.line_separator if parts else b""
+            yield b"Epoch:NOT_PRESENT" if epoch is None else b"Epoch:%d" % epoch
 
     def _text(self, part: str, value: bytes | None) -> bytes:
         if value is None:  # Kafka's tool deserializes the literal: an Integer of "null" is 1853189228

@@ -95,22 +95,18 @@ def time_map(rows: Sequence[Coverage]) -> dict[str, Any]:
     first = min((row.times[0][1] for row in rows if row.times), default=0)
     last = max((row.times[-1][1] for row in rows if row.times), default=0)
     narrowest = max(_HOUR_MS, last - first) / _NARROWEST
+    timed = [row for row in rows if row.times]
     for layer in _LAYERS:
         bars = []
-        for row in rows:
-            for start, end in _drawn(_ranges(row)[layer.name]) if row.times else ():
+        for row in timed:
+            for start, end in _drawn(_ranges(row)[layer.name]):
                 begin, stop = _time_at(row, start), _time_at(row, end)
                 text = f"[{start}, {end}) {iso(int(begin))} to {iso(int(stop))}"
                 bars.append((row.where, begin, max(stop, begin + narrowest), text))
         _add_bars(figure, layer, bars)
-    marks = [
-        (row.where, _time_at(row, start), f"hole [{start}, {end})")
-        for row in rows
-        if row.times
-        for start, end in row.holes
-    ]
+    marks = [(row.where, _time_at(row, at), f"hole [{at}, {end})") for row in timed for at, end in row.holes]
     _mark(figure, _HOLE_MARK, marks)
-    damaged = [(row.where, _time_at(row, start), text) for row in rows if row.times for start, text in _damages(row)]
+    damaged = [(row.where, _time_at(row, at), text) for row in timed for at, text in _damages(row)]
     _mark(figure, _DAMAGE_MARK, damaged)
     axis: dict[str, Any] = {"type": "date", "tickformatstops": list(_TIME_FORMATS)}
     if last - first < _HOUR_MS:  # plotly's own range is two milliseconds if all times are equal

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeGuard
 
 from awscrt.checksums import crc32c
 
@@ -246,25 +247,27 @@ class _Check:
         places = [(None, 0), *((number, entries[number][1]) for number in range(0, len(entries), step))]
         for number, position in places:
             header = self._header(position)
-            if number is None:
-                if not isinstance(header, BatchHeader):
-                    self._misfit(f"no batch at its start: {header}")
-                    return
-            else:
-                named, before = (entries[number][0], entries[number - 1][0] if number else -1)
-                if not isinstance(header, BatchHeader) or not (
-                    self._base + before < header.base_offset <= self._base + named
-                ):
-                    found = (
-                        f"a batch of base offset {header.base_offset}" if isinstance(header, BatchHeader) else header
-                    )
-                    detail = f"offset {self._base + named} is expected at byte {position}; found {found}"
-                    self.say(INDEX_WRONG, detail, index_key)
-                    return
-            if not self._fits(header, floor, position):
+            bounds = None
+            if number is not None:
+                bounds = (self._base + (entries[number - 1][0] if number else -1), self._base + entries[number][0])
+            if not self._is_batch(header, position, bounds, index_key) or not self._fits(header, floor, position):
                 return
             floor = header.last_offset
         self._look_at_tail(entries[-1][1] if entries else 0)
+
+    def _is_batch(
+        self, header: BatchHeader | str, position: int, bounds: tuple[int, int] | None, index_key: str
+    ) -> TypeGuard[BatchHeader]:
+        """Return whether there is the batch that the index has: with a base offset above one and up to the other."""
+        if bounds is None:
+            if isinstance(header, str):
+                self._misfit(f"no batch at its start: {header}")
+            return isinstance(header, BatchHeader)
+        if isinstance(header, BatchHeader) and bounds[0] < header.base_offset <= bounds[1]:
+            return True
+        found = header if isinstance(header, str) else f"a batch of base offset {header.base_offset}"
+        self.say(INDEX_WRONG, f"offset {bounds[1]} is expected at byte {position}; found {found}", index_key)
+        return False
 
     def _header(self, position: int) -> BatchHeader | str:
         """Return the header at a position, or what is there instead."""
