@@ -204,6 +204,20 @@ class RecordPrinter:
         self._archive = archive
         self._write = write
         self._texts = ((Part.KEY, key), (Part.VALUE, value), (Part.VALUE, header))
+        self._forms: dict[str, list[Form]] = {}
+
+    def open(self, topic: str) -> list[Form]:
+        """Return the forms of a topic's keys, values and header values.
+
+        Raises:
+            ConfigurationError, StoreUnavailable, AccessDenied, CorruptData: as the archive opens codecs.
+        """
+        if topic not in self._forms:
+            self._forms[topic] = [
+                Form(text, None if text in BYTES else self._archive.codec(topic, part, text))
+                for part, text in self._texts
+            ]
+        return self._forms[topic]
 
     def print(self, topic: str, partition: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Write the records of a partition.
@@ -212,13 +226,10 @@ class RecordPrinter:
             batches: with the columns of `columns_read`.
 
         Raises:
-            as `Form.shown`.
+            as `Form.shown` and `open`.
         """
-        lines = RecordLines(topic, partition, *(self._form(topic, *each) for each in self._texts))
+        lines = RecordLines(topic, partition, *self.open(topic))
         for batch in batches:
             for some in lines.of(batch):
                 for line in some:
                     self._write(line)
-
-    def _form(self, topic: str, part: Part, text: str) -> Form:
-        return Form(text, None if text in BYTES else self._archive.codec(topic, part, text))

@@ -124,7 +124,7 @@ def cat(
         **bounds,
     )
     if forms.is_json:
-        shown.lines(scan, archive)
+        shown.lines(scan, archive, topic)
     else:
         shown.columns(scan)
     shown.ended()
@@ -159,7 +159,7 @@ class _Shown:
         else:
             self._output.warn(warning)
 
-    def lines(self, scan: "Scan", archive: "Archive") -> None:
+    def lines(self, scan: "Scan", archive: "Archive", topic: str) -> None:
         """Write JSON lines to standard output or to the file."""
         from tsctl.record_lines import DEFAULT, RecordPrinter  # noqa: PLC0415  (pyarrow)
         from tsctl.results import complete_file  # noqa: PLC0415  (the same)
@@ -168,6 +168,7 @@ class _Shown:
 
         def written(write: Callable[[dict[str, Any]], None]) -> None:
             printer = RecordPrinter(archive, write, *forms)
+            printer.open(topic)  # a codec that cannot be opened is found before the archive is read
             for partition, batches in self._partitions(scan):
                 printer.print(partition.topic, partition.partition, batches)
 
