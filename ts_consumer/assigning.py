@@ -11,10 +11,10 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET
 
 from ts_common.model import TopicPartition as Partition
 from ts_consumer.configuration import is_text
+from ts_consumer.consumer_parts import ConsumerParts
 from ts_consumer.errors import CONFLICT, NO_GROUP, WRONG_ARGUMENT, WRONG_STATE, refusal
 from ts_consumer.live import Callback, Key, LivePart
-from ts_consumer.partitions import Assigned, State
-from ts_consumer.parts import Parts
+from ts_consumer.partitions import Assigned, AssignedState
 from ts_consumer.resolution import TAIL
 
 _OF_GROUP: Final = (OFFSET_STORED, OFFSET_INVALID)  # the committed offset
@@ -28,7 +28,7 @@ class Assigning:
         parts: of the consumer.
     """
 
-    def __init__(self, owner: Any, parts: Parts) -> None:
+    def __init__(self, owner: Any, parts: ConsumerParts) -> None:
         self._owner = owner
         self._parts = parts
         self._has_assigned = False  # whether a callback of the application has
@@ -144,7 +144,7 @@ class Assigning:
         part = self._parts.assignment.find(key_of(partition))
         if part is None:
             raise refusal(WRONG_STATE, f"{partition.topic} [{partition.partition}] is not assigned")
-        if self._parts.live is not None and part.state is State.LIVE:
+        if self._parts.live is not None and part.state is AssignedState.LIVE:
             self._parts.live.silence(part.key)
         self._parts.transitions.drop(part)
         again = Assigned(
@@ -160,7 +160,7 @@ class Assigning:
             if part is None:
                 continue
             part.is_paused = is_paused
-            if part.state is State.LIVE and live is not None:
+            if part.state is AssignedState.LIVE and live is not None:
                 change = live.consumer.pause if is_paused else live.consumer.resume
                 change([TopicPartition(*part.key)])
 

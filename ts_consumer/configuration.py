@@ -1,7 +1,7 @@
 """A consumer's configuration: our keys, those of the store, and librdkafka's, which keep their names.
 
 =================================== ===================================================================================
-`tiered.storage.mode`               a `Mode`; `KAFKA_PREFERRED` without it
+`tiered.storage.mode`               a `TierMode`; `KAFKA_PREFERRED` without it
 `kafka.cluster.id`                  the cluster's part of the archive's keys
 `storage.service.endpoint...`       where the archive is, as in the agents' `<clusterId>.properties`
 `tiered.storage.config`             path of that file, instead of the two above
@@ -26,7 +26,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.store.options import Endpoint
 from ts_common.suggestions import nearest
-from ts_consumer.modes import Mode
+from ts_consumer.modes import TierMode
 from ts_reader.options.given import Given, Option
 from ts_reader.options.scan_options import CLUSTER_ID, CONFIG, ENTROPY_BITS
 from ts_reader.options.value_types import member_of, one_of, whole
@@ -78,7 +78,7 @@ _RESETS: Final = {  # librdkafka's values of auto.offset.reset
     "end": "latest",
     "error": "error",
 }
-_MODE: Final = Option(MODE_KEY, member_of(Mode), Mode.KAFKA_PREFERRED)
+_MODE: Final = Option(MODE_KEY, member_of(TierMode), TierMode.KAFKA_PREFERRED)
 _ON_GAP: Final = Option(GAP_KEY, member_of(OnGap), OnGap.WAIT)
 _ON_HOLE: Final = Option(HOLE_KEY, one_of({"error": OnHole.FAIL, "pass": OnHole.PASS}), OnHole.FAIL)
 _BUFFERED: Final = Option(BYTES_KEY, whole(*_BYTES_RANGE), 32 << 20)
@@ -114,7 +114,7 @@ class Configuration:
         read_committed: whether aborted transactions are hidden.
     """
 
-    mode: Mode
+    mode: TierMode
     live: Mapping[str, Any]
     cluster: str
     entropy_bits: int | None
@@ -181,7 +181,7 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
         f"{key!r}: its value is no Unicode text" for key, value in given.items() if not is_text(key, value)
     ]
     mode = options.read(_MODE)
-    cluster, bits, provider = ("", None, None) if mode is Mode.KAFKA_ONLY else _place(options, ours)
+    cluster, bits, provider = ("", None, None) if mode is TierMode.KAFKA_ONLY else _place(options, ours)
     found = Configuration(
         mode=mode,
         live=live,

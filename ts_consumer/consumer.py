@@ -1,19 +1,22 @@
-"""`TieredConsumer`: the interface of `confluent_kafka.Consumer`, over Kafka and the archive."""
+"""The interfaces of `confluent_kafka.Consumer` and `confluent_kafka.aio.AIOConsumer`, over Kafka and the archive."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.aio import AIOConsumer, _common
 
 from ts_common.logs import LogFormat, configure_structlog
 from ts_consumer.configuration import parse_configuration
 from ts_consumer.kafka_only import KafkaOnly
 from ts_consumer.live import Callback
-from ts_consumer.modes import Mode
+from ts_consumer.modes import TierMode
 from ts_consumer.statistics import TierStatistics
 from ts_consumer.tiers import Tiers
 
@@ -41,7 +44,7 @@ class TieredConsumer:
         given.update({key: options.pop(key) for key in list(options) if key != "logger"})
         configuration = parse_configuration(given)
         self._part: Tiers | KafkaOnly
-        if configuration.mode is Mode.KAFKA_ONLY:
+        if configuration.mode is TierMode.KAFKA_ONLY:
             self._part = KafkaOnly(self, configuration.live, options)
         else:
             self._part = Tiers(self, configuration, options)
@@ -188,3 +191,38 @@ class TieredConsumer:
     def _group(self) -> Consumer:
         found: Consumer = self._part.of_group()
         return found
+
+
+class AIOTieredConsumer(AIOConsumer):
+    """A `TieredConsumer` for asyncio. Each method returns an awaitable; callbacks are coroutine functions.
+
+    It is the binding's class with another client inside: its constructor would make the plain one, so it is not called.
+    A test compares the attributes that both constructors set, for each release.
+
+    Args:
+        consumer_conf: as of `TieredConsumer`.
+        max_workers: threads that wait in calls; a callback that calls needs one more.
+        executor: instead of threads of its own.
+
+    Raises:
+        ValueError: `max_workers` is below 1.
+        ConfigurationError, KafkaException: as `TieredConsumer`.
+    """
+
+    def __init__(
+        self, consumer_conf: Mapping[str, Any], max_workers: int = 100, executor: Executor | None = None
+    ) -> None:
+        if executor is None and max_workers < 1:
+            raise ValueError("max_workers must be at least 1")
+        loop = asyncio.get_running_loop()
+        config = dict(consumer_conf)
+        _common.wrap_common_callbacks(loop, config)
+        _common.wrap_conf_callback(loop, config, "on_commit")
+        self._closed = False
+        self._owns_executor = executor is None
+        self._consumer: Any = TieredConsumer(config)
+        self.executor = ThreadPoolExecutor(max_workers) if executor is None else executor
+
+    async def consume_arrow(self, num_rows: int = 100_000, timeout: float = -1) -> pa.Table:
+        """Return rows, as `TieredConsumer.consume_arrow`."""
+        return await self._call(self._consumer.consume_arrow, num_rows, timeout)

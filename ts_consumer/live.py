@@ -13,15 +13,18 @@ librdkafka's and its binding's traps that this module handles:
   (`rd_kafka_toppar_handle_Offset`): the partition continues at the log's end. So partitions are parked at a number.
 - A call that waits for a broker inside a callback makes the binding forget the outer call. The next callback ends the
   process (`CallState_get`). No call here waits for a broker.
+- Where a callback raises an error, the binding ends the call early (`rd_kafka_yield`). `rd_kafka_q_serve_rkmessages`
+  then forgets the next message of its queue. So the message is lost, and `rd_kafka_destroy` waits for it for ever. The
+  binding drops all other messages of the call too. So errors are kept, and raised when what the call returned is safe.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from time import monotonic
 from typing import Any, Final
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
-from ts_consumer.callbacks import CallbackErrors
 
 Key = tuple[str, int]  # topic and number of a partition
 Callback = Callable[[Any, list[TopicPartition]], None]  # of a subscription
@@ -32,6 +35,9 @@ _Stored = TopicPartition | Message  # an offset, or the message before it
 # Nothing is fetched there: a paused partition is assigned, and the next offset is sought before it is resumed.
 _PARKED: Final = 0
 _COMMIT_SECONDS: Final = 5.0
+_KEYS: Final = ("error_cb", "throttle_cb", "stats_cb", "on_commit")  # the binding handles the errors of oauth_cb itself
+
+log = structlog.get_logger()
 
 
 class LivePart:
@@ -186,3 +192,40 @@ def place_of(partition: Key, offset: int, epoch: int | None) -> TopicPartition:
 def is_reset(error: KafkaError) -> bool:
     """Return whether an error means that brokers do not have the next offset of a partition."""
     return error.code() == KafkaError._AUTO_OFFSET_RESET
+
+
+class CallbackErrors:
+    """Errors of the callbacks of one call of the application; used by one call at a time."""
+
+    def __init__(self) -> None:
+        self._errors: list[BaseException] = []
+
+    def keep_of(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a configuration whose callbacks raise nothing. librdkafka refuses values that are not callable."""
+        kept = {key: self._kept(given) for key in _KEYS if callable(given := settings.get(key))}
+        return {**settings, **kept}
+
+    def call(self, callback: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a callback, and keep its error; then return None."""
+        try:
+            return callback(*arguments)
+        except BaseException as error:  # noqa: BLE001  (an interrupt too: `raise_first` raises it)
+            self._errors.append(error)
+            return None
+
+    def raise_first(self) -> None:
+        """Raise the first error that was kept, and log the others: a call raises one."""
+        if not self._errors:
+            return
+        first, *others = self._errors
+        self._errors.clear()
+        for each in others:
+            log.warning("callback_failed", reason=f"{type(each).__name__}: {each}")
+        raise first
+
+    def _kept(self, callback: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(callback)
+        def kept(*arguments: Any) -> Any:
+            return self.call(callback, *arguments)
+
+        return kept

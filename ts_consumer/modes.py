@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 
-class Mode(StrEnum):
+class TierMode(StrEnum):
     """Which tier a consumer reads, by the name of `tiered.storage.mode`."""
 
     KAFKA_ONLY = "KAFKA_ONLY"
@@ -15,7 +15,7 @@ class Mode(StrEnum):
     @property
     def reads_kafka(self) -> bool:
         """Whether records are read from brokers."""
-        return self is not Mode.TIERED_STORAGE_ONLY
+        return self is not TierMode.TIERED_STORAGE_ONLY
 
 
 class Way(Enum):
@@ -40,7 +40,7 @@ class Extent:
     end: int
 
 
-def way_of(mode: Mode, offset: int, archive: Extent | None, kafka: Extent | None) -> Way:
+def way_of(mode: TierMode, offset: int, archive: Extent | None, kafka: Extent | None) -> Way:
     """Return where an offset is read.
 
     A broker decides about an offset above the end of its log: with `read_committed` that end is not known here.
@@ -53,7 +53,7 @@ def way_of(mode: Mode, offset: int, archive: Extent | None, kafka: Extent | None
     """
     in_archive = archive is not None and archive.start <= offset < archive.end
     in_kafka = kafka is not None and kafka.start <= offset
-    if in_archive and (mode is not Mode.KAFKA_PREFERRED or not in_kafka):
+    if in_archive and (mode is not TierMode.KAFKA_PREFERRED or not in_kafka):
         return Way.ARCHIVE
     if in_kafka:
         return Way.KAFKA

@@ -14,7 +14,7 @@ from ts_consumer.prefetch import Prefetch, Reading
 from ts_consumer.resolution import Resolution
 
 
-class State(Enum):
+class AssignedState(Enum):
     """The state of an assigned partition. `Transitions` has the arrows between them."""
 
     RESOLVE = auto()  # its next offset, and the tier that has it, are looked up
@@ -61,7 +61,7 @@ class Assigned:
         self.next: int | None = wanted if wanted >= 0 else None
         self.position: int | None = None
         self.position_epoch: int | None = None
-        self.state = State.RESOLVE
+        self.state = AssignedState.RESOLVE
         self.is_paused = is_paused
         self.resolving: Future[Resolution] | None = None
         self.reading: Reading | None = None
@@ -82,12 +82,14 @@ class Assigned:
     @property
     def is_settled(self) -> bool:
         """Whether it has no transition of its own: it reads Kafka, or has failed."""
-        return self.state is State.LIVE or self.state is State.FAILED  # a set would hash both in each look
+        return (
+            self.state is AssignedState.LIVE or self.state is AssignedState.FAILED
+        )  # a set would hash both in each look
 
     @property
     def has_joined(self) -> bool:
         """Whether it reads Kafka, and a live message was accepted since the live part joined."""
-        return self.state is State.LIVE and not self.is_fresh
+        return self.state is AssignedState.LIVE and not self.is_fresh
 
     @property
     def offset_wanted(self) -> int:
@@ -207,7 +209,7 @@ class Assignment:
         """Topic and number of each, in the order of the assigns."""
         return list(self._parts)
 
-    def in_turn(self, state: State) -> list[Assigned]:
+    def in_turn(self, state: AssignedState) -> list[Assigned]:
         """Return the partitions with a state, another one first each time."""
         found = [part for part in self._parts.values() if part.state is state]
         if len(found) > 1:

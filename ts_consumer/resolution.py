@@ -17,7 +17,7 @@ from ts_consumer.configuration import GAP_KEY, Configuration, OnGap
 from ts_consumer.errors import UNKNOWN_TOPIC, NoOffset, SeamRefused
 from ts_consumer.errors import refusal as refused
 from ts_consumer.live import Key
-from ts_consumer.modes import Extent, Mode, Way, way_of
+from ts_consumer.modes import Extent, TierMode, Way, way_of
 
 TAIL: Final = -2000  # librdkafka's OFFSETTAIL(n) is this minus n
 
@@ -88,7 +88,7 @@ class Resolver:
         mode = self._configuration.mode
         if wanted in {OFFSET_STORED, OFFSET_INVALID}:
             wanted, epoch = self._committed(key)
-        if mode is Mode.TIERED_STORAGE_PREFERRED and wanted >= 0 and refusal is None:  # the archive may suffice
+        if mode is TierMode.TIERED_STORAGE_PREFERRED and wanted >= 0 and refusal is None:  # the archive may suffice
             with contextlib.suppress(DataLoss):
                 archived = self._archived(key, wanted, epoch, history)
                 if archived is not None and archived.extent.start <= wanted < archived.extent.end:
@@ -100,7 +100,7 @@ class Resolver:
                 "An election removed records that the application has, the topic was created again, or it never had "
                 f"that offset. To continue, seek to an offset from {kafka.start} to {kafka.end} ({refusal})"
             )
-        if mode is Mode.KAFKA_PREFERRED and kafka is not None and history is None and wanted != OFFSET_BEGINNING:
+        if mode is TierMode.KAFKA_PREFERRED and kafka is not None and history is None and wanted != OFFSET_BEGINNING:
             offset = self._offset(key, wanted, None, kafka)
             if offset is not None and offset >= kafka.start:  # this needs no request to the store
                 return Resolution(Way.KAFKA, offset, epoch=epoch)
@@ -113,7 +113,7 @@ class Resolver:
                 raise
             archived = None
         except StoreUnavailable:  # brokers have the offset, and validate the epoch of the record before it
-            if mode is not Mode.KAFKA_PREFERRED or kafka is None or not kafka.start <= wanted <= kafka.end:
+            if mode is not TierMode.KAFKA_PREFERRED or kafka is None or not kafka.start <= wanted <= kafka.end:
                 raise
             if not self._continues(key, history):
                 raise
@@ -134,7 +134,7 @@ class Resolver:
             self._skip(key, offset, kafka)
             offset, epoch, way = kafka.start, None, Way.KAFKA
         if way is Way.ARCHIVE and archived is not None:
-            preferred = kafka.start if kafka is not None and mode is Mode.KAFKA_PREFERRED else None
+            preferred = kafka.start if kafka is not None and mode is TierMode.KAFKA_PREFERRED else None
             try:
                 return Resolution(way, offset, self._archive.plan(archived, offset, preferred), epoch)
             except DataLoss:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ts_consumer.hand_out import HandOut
-from ts_consumer.partitions import State
-from ts_consumer.parts import Parts
+from ts_consumer.consumer_parts import ConsumerParts
+from ts_consumer.delivery import Delivery
+from ts_consumer.partitions import AssignedState
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class TierStatistics:
     dropped_messages: int
 
 
-def statistics_of(parts: Parts, hand_out: HandOut) -> TierStatistics:
+def statistics_of(parts: ConsumerParts, delivery: Delivery) -> TierStatistics:
     """Return the statistics of a consumer; from any thread."""
     states = Counter(part.state for part in parts.assignment)
     passages = parts.transitions.passages
     return TierStatistics(
-        archive_records=hand_out.archive_records,
-        kafka_records=hand_out.kafka_records,
-        partitions={state.name.lower(): states[state] for state in State},
+        archive_records=delivery.archive_records,
+        kafka_records=delivery.kafka_records,
+        partitions={state.name.lower(): states[state] for state in AssignedState},
         buffered_bytes=parts.prefetch.nbytes,
         to_history=passages.to_history,
         to_live=passages.to_live,

@@ -23,12 +23,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, wit
 from ts_common.errors import TieredStorageError
 from ts_consumer.assigning import Assigning, key_of
 from ts_consumer.configuration import Configuration
+from ts_consumer.consumer_parts import ConsumerParts
+from ts_consumer.delivery import Delivery
 from ts_consumer.errors import NO_GROUP, TIMED_OUT, UNKNOWN_TOPIC, WRONG_ARGUMENT, kafka_error, refusal
 from ts_consumer.gate import Gate
-from ts_consumer.hand_out import HandOut
 from ts_consumer.live import Callback, Key, LivePart
-from ts_consumer.modes import Extent, Mode
-from ts_consumer.parts import Parts
+from ts_consumer.modes import Extent, TierMode
 from ts_consumer.statistics import TierStatistics, statistics_of, with_tiers
 
 _MOST_MESSAGES: Final = 1_000_000  # of one call, as in the binding
@@ -40,7 +40,7 @@ class Tiers:
 
     Attributes:
         parts: of the consumer.
-        hand_out: what applications get.
+        delivery: what applications get.
 
     Args:
         owner: what callbacks get as their first argument.
@@ -52,29 +52,29 @@ class Tiers:
         if callable(stats := configuration.live.get("stats_cb")):
             own = {**configuration.live, "stats_cb": with_tiers(stats, self.tier_statistics)}
             configuration = replace(configuration, live=own)
-        self.parts = Parts(configuration, options)
-        self.hand_out = HandOut(self.parts)
+        self.parts = ConsumerParts(configuration, options)
+        self.delivery = Delivery(self.parts)
         self._assigning = Assigning(owner, self.parts)
         self._gate = Gate()
 
     def poll(self, timeout: float | None = None) -> Message | None:
         """Return the next message or event; None if no one arrived in time."""
         with self._gate:
-            return self.hand_out.message(-1.0 if timeout is None else timeout + 0.0)  # a TypeError, as in the binding
+            return self.delivery.message(-1.0 if timeout is None else timeout + 0.0)  # a TypeError, as in the binding
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` messages and events that arrived in time."""
         if not 0 <= num_messages <= _MOST_MESSAGES:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         with self._gate:
-            return self.hand_out.messages(num_messages, timeout)
+            return self.delivery.messages(num_messages, timeout)
 
     def consume_arrow(self, num_rows: int, timeout: float) -> pa.Table:
         """Return up to `num_rows` rows, as soon as some arrived."""
         if num_rows < 1:
             raise ValueError("num_rows must be at least 1")
         with self._gate:
-            return self.hand_out.rows(num_rows, timeout)
+            return self.delivery.rows(num_rows, timeout)
 
     def subscribe(
         self,
@@ -154,7 +154,7 @@ class Tiers:
         self._gate.check()
         if self.parts.live is None:
             raise refusal(
-                NO_GROUP, f"{Mode.TIERED_STORAGE_ONLY} with assign() has no group; subscribe(), or use seek()"
+                NO_GROUP, f"{TierMode.TIERED_STORAGE_ONLY} with assign() has no group; subscribe(), or use seek()"
             )
         return self.parts.live
 
@@ -231,7 +231,7 @@ class Tiers:
 
     def tier_statistics(self) -> TierStatistics:
         """Return what was done per tier."""
-        return statistics_of(self.parts, self.hand_out)
+        return statistics_of(self.parts, self.delivery)
 
     def close(self) -> None:
         """Leave the group, and free everything; a second call does nothing."""

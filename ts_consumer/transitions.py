@@ -26,7 +26,7 @@ from ts_consumer.configuration import Configuration
 from ts_consumer.errors import event, may_pass, needs_an_operator
 from ts_consumer.live import LivePart
 from ts_consumer.modes import Way
-from ts_consumer.partitions import Assigned, Assignment, State
+from ts_consumer.partitions import Assigned, AssignedState, Assignment
 from ts_consumer.prefetch import Prefetch
 from ts_consumer.resolution import Resolution, Resolver
 
@@ -99,8 +99,8 @@ class Transitions:
             reason: of the brokers.
         """
         part.is_dead, part.jumped_to = True, None
-        if part.state is State.LIVE:
-            part.state, part.refusal = State.RESOLVE, reason
+        if part.state is AssignedState.LIVE:
+            part.state, part.refusal = AssignedState.RESOLVE, reason
 
     def seek_again(self, part: Assigned, offset: int) -> None:
         """Handle that the first message after a seek has a later offset than the next one.
@@ -111,15 +111,15 @@ class Transitions:
         live = self.live()
         assert live is not None  # noqa: S101  (it has just returned a message)
         live.silence(part.key)
-        part.jumped_to, part.state = offset, State.JOIN
+        part.jumped_to, part.state = offset, AssignedState.JOIN
 
     def join_again(self) -> None:
         """Seek back to the next offset of each live partition: what librdkafka returned since then is lost."""
         live = self.live()
         for part in self.assignment:
-            if part.state is State.LIVE and live is not None:
+            if part.state is AssignedState.LIVE and live is not None:
                 live.silence(part.key)
-                part.state = State.JOIN
+                part.state = AssignedState.JOIN
 
     def drop(self, part: Assigned) -> None:
         """Free what a partition holds that is revoked or replaced."""
@@ -130,15 +130,15 @@ class Transitions:
             part.reading = None
 
     def _advance(self, part: Assigned) -> None:
-        if part.state is State.HISTORY:
+        if part.state is AssignedState.HISTORY:
             if part.is_read:
                 self._end_of_plan(part)
             return
-        if part.state is State.WAIT and monotonic() >= part.retry_at:
-            part.state = State.RESOLVE
-        if part.state is State.RESOLVE:
+        if part.state is AssignedState.WAIT and monotonic() >= part.retry_at:
+            part.state = AssignedState.RESOLVE
+        if part.state is AssignedState.RESOLVE:
             self._resolve(part)
-        if part.state is State.JOIN:
+        if part.state is AssignedState.JOIN:
             self._join(part)
 
     def _resolve(self, part: Assigned) -> None:
@@ -169,10 +169,10 @@ class Transitions:
         if found.offset is not None:
             part.next = found.offset
         if found.way is Way.KAFKA:
-            part.state = State.JOIN
+            part.state = AssignedState.JOIN
         elif found.plan is not None:
             part.reading = self.prefetch.begin(found.plan)
-            part.state = State.HISTORY
+            part.state = AssignedState.HISTORY
             part.history = found.plan
             self.passages.to_history += 1
             self.passages.skipped += sum(loss.end - loss.start for loss in found.plan.losses)
@@ -182,12 +182,12 @@ class Transitions:
                 "reads_archive", topic=topic, partition=partition, from_offset=found.offset, to_offset=found.plan.end
             )
         else:
-            part.state = State.WAIT
+            part.state = AssignedState.WAIT
             part.retry_at = monotonic() + self.configuration.refresh_seconds
 
     def _end_of_plan(self, part: Assigned) -> None:
         reading = part.end_reading()
-        part.state = State.RESOLVE
+        part.state = AssignedState.RESOLVE
         self.prefetch.cancel(reading)
         if reading.error is not None:
             raise reading.error
@@ -201,7 +201,7 @@ class Transitions:
             live.revive(part.key, self.assignment.keys, self._next_of)
             part.is_dead, part.joins_by = False, now + _START_SECONDS
         if live.join(part.key, part.next, part.epoch, paused=part.is_paused):
-            part.state, part.joins_by, part.is_fresh = State.LIVE, 0.0, True
+            part.state, part.joins_by, part.is_fresh = AssignedState.LIVE, 0.0, True
             if part.jumped_to is None:
                 self.passages.to_live += 1
                 log.info("reads_kafka", topic=part.key[0], partition=part.key[1], from_offset=part.next)
@@ -226,11 +226,11 @@ class Transitions:
         if is_passing:
             part.failing_since = now if part.failing_since is None else part.failing_since
             part.retry_at = now + _RETRY_SECONDS
-            part.state = State.RESOLVE if part.state is not State.JOIN else State.JOIN
+            part.state = AssignedState.RESOLVE if part.state is not AssignedState.JOIN else AssignedState.JOIN
             if now - part.failing_since < self.configuration.report_seconds and not needs_an_operator(error):
                 return []
         else:
-            part.state = State.FAILED
+            part.state = AssignedState.FAILED
         if part.reported == text:
             return []
         part.reported = text

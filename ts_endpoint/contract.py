@@ -30,6 +30,18 @@ class Session:
     readers: dict[Any, Any] = field(default_factory=dict)
 
 
+class ConnectionEnds(Exception):
+    """The endpoint closes the connection; the message is the reason. A handler may raise it.
+
+    Attributes:
+        kind: of the end, for the counter.
+    """
+
+    def __init__(self, message: str, kind: str = "refused_request") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 # Returns the values of the reply, as `ts_endpoint.protocol.replies` describes them; None if the request has no reply.
 # It can be cancelled at any `await`: when the client closed its connection, or at a stop.
 Handler = Callable[[Request, Session], Awaitable[Values | None]]

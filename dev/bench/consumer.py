@@ -39,7 +39,7 @@ from dev.bench.measuring.agent_runs import CLUSTER
 from dev.bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from dev.bench.spark import ARCHIVE_URL, BUCKET, fill_and_ship
 from dev.local.kafka.cluster import LocalCluster
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 
 TOPIC: Final = "bench-none"
 PLAIN, FASTEST, LIVE = "plain client", "plain client, no wait", "KAFKA_PREFERRED, live"
@@ -53,7 +53,7 @@ _ROWS: Final = 100_000
 _MEMORY: Final = "--memory-of"
 
 
-def config_of(bootstrap: str, mode: Mode | None, location: str = ARCHIVE_URL) -> dict[str, Any]:
+def config_of(bootstrap: str, mode: TierMode | None, location: str = ARCHIVE_URL) -> dict[str, Any]:
     """Return a configuration; without a mode, that of the plain client."""
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
     if mode is not None:
@@ -118,10 +118,10 @@ def print_memory(ends: Sequence[int]) -> None:
 
     Another consumer reads some records first, which loads the libraries of the store and of the decoder.
     """
-    with TieredConsumer(config_of("", Mode.TIERED_STORAGE_ONLY)) as first:
+    with TieredConsumer(config_of("", TierMode.TIERED_STORAGE_ONLY)) as first:
         first.assign([TopicPartition(TOPIC, 0, ends[0] - 2 * _LOT)])
         by_lots(first)
-    consumer = TieredConsumer(config_of("", Mode.TIERED_STORAGE_ONLY))
+    consumer = TieredConsumer(config_of("", TierMode.TIERED_STORAGE_ONLY))
     consumer.poll(0.1)
     idle = psutil.Process().memory_info().rss
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
@@ -160,7 +160,7 @@ def main() -> int:
         ends = [part.end for part in fill_and_ship(cluster, TOPIC, "none", options.records, directory)]
         bootstrap = cluster.bootstrap
         plain = partial(Consumer, config_of(bootstrap, None) | _NO_WAIT)
-        preferred = partial(TieredConsumer, config_of(bootstrap, Mode.KAFKA_PREFERRED) | _NO_WAIT)
+        preferred = partial(TieredConsumer, config_of(bootstrap, TierMode.KAFKA_PREFERRED) | _NO_WAIT)
         things: dict[str, Callable[[], float]] = {
             PLAIN: partial(consume, partial(Consumer, config_of(bootstrap, None)), ends, by_lots),
             FASTEST: partial(consume, plain, ends, by_lots),
@@ -168,7 +168,7 @@ def main() -> int:
             LIVE_POLLS: partial(consume, preferred, ends, by_polls),
         }
         for name, location in (("directory", directory.as_uri()), ("S3", ARCHIVE_URL)):
-            alone = partial(TieredConsumer, config_of(bootstrap, Mode.TIERED_STORAGE_ONLY, location))
+            alone = partial(TieredConsumer, config_of(bootstrap, TierMode.TIERED_STORAGE_ONLY, location))
             things[f"{name}, {BY_MESSAGES}"] = partial(consume, alone, ends, by_lots)
             things[f"{name}, {BY_ARROW}"] = partial(consume, alone, ends, by_rows)
         found = rounds(things, options.repeat, warm_up=1)

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from dev.local.kafka.cluster import LocalCluster, Record
 from tests.every_field import every_field
 from tests.made_archive import CLUSTER, MadeArchive
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 
 SECONDS = 60.0
 FILLER = 150_000  # bytes of a record: Kafka's least segment has 1 MiB
@@ -77,7 +77,7 @@ class Both:
     cluster: LocalCluster
     archive: MadeArchive
 
-    def config(self, mode: Mode, group: str, **more: Any) -> dict[str, Any]:
+    def config(self, mode: TierMode, group: str, **more: Any) -> dict[str, Any]:
         """Return the configuration of a consumer; names of `more` have `_` for a dot."""
         config: dict[str, Any] = {
             "bootstrap.servers": self.cluster.bootstrap,
@@ -85,18 +85,18 @@ class Both:
             "auto.offset.reset": "earliest",
             "isolation.level": "read_uncommitted",
         }
-        if mode is not Mode.KAFKA_ONLY:
+        if mode is not TierMode.KAFKA_ONLY:
             config |= place(self.archive)
         config["tiered.storage.mode"] = mode
         return config | {name.replace("_", "."): value for name, value in more.items()}
 
-    def consumer(self, mode: Mode, group: str, **more: Any) -> TieredConsumer:
+    def consumer(self, mode: TierMode, group: str, **more: Any) -> TieredConsumer:
         """Return a consumer."""
         return TieredConsumer(self.config(mode, group, **more))
 
     def plain(self, group: str, **more: Any) -> Consumer:
         """Return the plain client, with the same settings as `consumer`."""
-        config = self.config(Mode.KAFKA_ONLY, group, **more)
+        config = self.config(TierMode.KAFKA_ONLY, group, **more)
         del config["tiered.storage.mode"]
         return Consumer(config)
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from dev.local.waiting import wait_for
 from tests.consumer.archives import error_of, in_directory, offsets_of, place, read_until
 from tests.made_archive import MadeArchive, batches, steps
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 
 TOPIC, END = "clicks", 1000
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
@@ -37,7 +37,12 @@ def consumer(archive: MadeArchive) -> Iterator[TieredConsumer]:
 def configuration(archive: MadeArchive, **more: str) -> dict[str, str]:
     """Return a configuration without a broker."""
     given = {name.replace("_", "."): value for name, value in more.items()}
-    return {**place(archive), "tiered.storage.mode": Mode.TIERED_STORAGE_ONLY, "auto.offset.reset": "earliest", **given}
+    return {
+        **place(archive),
+        "tiered.storage.mode": TierMode.TIERED_STORAGE_ONLY,
+        "auto.offset.reset": "earliest",
+        **given,
+    }
 
 
 def test_every_record_once_and_in_order(consumer: TieredConsumer) -> None:

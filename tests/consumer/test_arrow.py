@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.consumer.archives import SECONDS, Both, fill, in_directory, place, read_until, ship
 from tests.made_archive import batches
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 from ts_reader import Archive
 
 TOPIC = "arrow"
@@ -43,7 +43,7 @@ def rows(both: Both) -> tuple[int, dict[int, list[tuple[Any, ...]]]]:
 def test_both_tiers_have_one_schema_and_the_readers_values(both: Both, rows: Any) -> None:
     """The archive's part equals a scan of it; the rest has the plain client's keys, values and headers."""
     end, plain = rows
-    with both.consumer(Mode.KAFKA_PREFERRED, "arrow") as consumer:
+    with both.consumer(TierMode.KAFKA_PREFERRED, "arrow") as consumer:
         consumer.assign([TopicPartition(TOPIC, 0)])
         found = tables_until(consumer, end)
         assert consumer.position([TopicPartition(TOPIC, 0)])[0].offset == end
@@ -70,7 +70,7 @@ def test_both_tiers_have_one_schema_and_the_readers_values(both: Both, rows: Any
 def test_calls_of_both_kinds_continue_each_other(both: Both, rows: Any) -> None:
     """Messages, then rows, then messages: each record once."""
     end, plain = rows
-    with both.consumer(Mode.TIERED_STORAGE_PREFERRED, "mixed") as consumer:
+    with both.consumer(TierMode.TIERED_STORAGE_PREFERRED, "mixed") as consumer:
         consumer.assign([TopicPartition(TOPIC, 0)])
         offsets = [message.offset() for message in consumer.consume(7, 10)]
         offsets += consumer.consume_arrow(5, 10)["offset"].to_pylist()
@@ -84,7 +84,7 @@ def test_an_error_follows_the_rows_before_it(tmp_path: Path) -> None:
     archive.put_segment(TOPIC, 0, batches((0, 10)))
     archive.put_segment(TOPIC, 20, batches((20, 30)))
     archive.commit(TOPIC, 30, highest_base=20)
-    config = {**place(archive), "tiered.storage.mode": Mode.TIERED_STORAGE_ONLY}
+    config = {**place(archive), "tiered.storage.mode": TierMode.TIERED_STORAGE_ONLY}
     with TieredConsumer(config) as consumer:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         assert tables_until(consumer, 10)["offset"].to_pylist() == list(range(10))
@@ -99,7 +99,7 @@ def test_b5_times_beyond_the_column_have_one_warning(tmp_path: Path) -> None:
     archive, stored = in_directory(tmp_path), 1_700_000_000_000_000_000
     archive.put_segment(TOPIC, 0, batches((0, 10)) + batches((10, 20), time=stored))
     archive.commit(TOPIC, 20)
-    config = {**place(archive), "tiered.storage.mode": Mode.TIERED_STORAGE_ONLY}
+    config = {**place(archive), "tiered.storage.mode": TierMode.TIERED_STORAGE_ONLY}
     with TieredConsumer(config) as consumer, capture_logs() as events:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         found = tables_until(consumer, 20, 6)

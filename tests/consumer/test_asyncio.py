@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.aio import AIOConsumer
 
 from tests.consumer.archives import Both, fill, ship
-from ts_consumer import AIOTieredConsumer, Mode, TieredConsumer
+from ts_consumer import AIOTieredConsumer, TieredConsumer, TierMode
 
 TOPIC = "asyncio"
 
@@ -41,13 +41,15 @@ def test_the_constructor_sets_what_that_of_the_plain_client_sets() -> None:
     assert plain == tiered
 
 
-@pytest.mark.parametrize("mode", [Mode.KAFKA_PREFERRED, pytest.param(Mode.TIERED_STORAGE_ONLY, marks=pytest.mark.full)])
-def test_a_callback_may_call_the_consumer(both: Both, mode: Mode) -> None:
+@pytest.mark.parametrize(
+    "mode", [TierMode.KAFKA_PREFERRED, pytest.param(TierMode.TIERED_STORAGE_ONLY, marks=pytest.mark.full)]
+)
+def test_a_callback_may_call_the_consumer(both: Both, mode: TierMode) -> None:
     """It assigns at an offset of its own, on another thread than the call that waits for it."""
     fill(both.cluster, f"{TOPIC}-{mode}", partitions=1)
     (shipped,) = ship(both.archive, both.cluster, f"{TOPIC}-{mode}", 1)
     both.cluster.delete_records(f"{TOPIC}-{mode}", {0: shipped // 2})
-    end = shipped if mode is Mode.TIERED_STORAGE_ONLY else both.cluster.latest(f"{TOPIC}-{mode}", 0)
+    end = shipped if mode is TierMode.TIERED_STORAGE_ONLY else both.cluster.latest(f"{TOPIC}-{mode}", 0)
 
     async def read() -> list[int]:
         consumer = AIOTieredConsumer(both.config(mode, f"asyncio-{mode}"))

@@ -12,7 +12,7 @@ from dev.local.kafka.cluster import Record
 from dev.local.waiting import wait_for
 from tests.consumer.archives import FILLER, Both, ship
 from tests.matrix import cases
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 
 
 def poll(consumer: Any, count: int) -> list[int]:
@@ -42,7 +42,7 @@ def test_what_was_got_is_committed_while_the_application_works(both: Both, get: 
     topic = f"works-{get}"
     both.cluster.create_topic(topic, partitions=1)
     both.cluster.produce(topic, [Record(b"value")] * 100, partition=0)
-    with both.consumer(Mode.KAFKA_PREFERRED, topic, auto_commit_interval_ms=100) as consumer:
+    with both.consumer(TierMode.KAFKA_PREFERRED, topic, auto_commit_interval_ms=100) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         GETS[get](consumer)
         (position,) = consumer.position([TopicPartition(topic, 0)])
@@ -63,7 +63,7 @@ def test_what_was_got_is_committed_when_a_partition_is_unassigned(both: Both, ch
     topic, group = f"commits-{change}", f"group-{change}"
     both.cluster.create_topic(topic, partitions=2)
     both.cluster.produce(topic, [Record(b"value")] * 100, partition=0)
-    with both.consumer(Mode.KAFKA_PREFERRED, group) as consumer:
+    with both.consumer(TierMode.KAFKA_PREFERRED, group) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         assert poll(consumer, 10) == [*range(10)]
         CHANGES[change](consumer, TopicPartition(topic, 0))
@@ -79,7 +79,7 @@ def test_an_assign_continues_at_what_is_being_committed(both: Both, is_unassigne
     topic = f"again-{is_unassigned}".lower()
     both.cluster.create_topic(topic, partitions=1)
     both.cluster.produce(topic, [Record(b"value")] * 100, partition=0)
-    with both.consumer(Mode.KAFKA_PREFERRED, topic) as consumer:
+    with both.consumer(TierMode.KAFKA_PREFERRED, topic) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         poll(consumer, 10)
         if is_unassigned:
@@ -97,7 +97,7 @@ def test_positions_and_commits_pass_the_markers_of_transactions(both: Both, isol
     producer = Producer({"bootstrap.servers": both.cluster.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
     oracle = both.plain(f"plain-{topic}", isolation_level=isolation, enable_auto_commit=False)
-    tiered = both.consumer(Mode.KAFKA_PREFERRED, topic, isolation_level=isolation, enable_auto_commit=False)
+    tiered = both.consumer(TierMode.KAFKA_PREFERRED, topic, isolation_level=isolation, enable_auto_commit=False)
     try:
         for consumer in (oracle, tiered):
             consumer.assign([TopicPartition(topic, 0, 0)])
@@ -143,7 +143,7 @@ def test_a_partition_that_is_assigned_again_changes_no_stored_offset(both: Both,
                 consumer.store_offsets(message=message)
         return message is not None
 
-    with TieredConsumer(both.config(Mode.KAFKA_PREFERRED, topic, **more)) as consumer:
+    with TieredConsumer(both.config(TierMode.KAFKA_PREFERRED, topic, **more)) as consumer:
         got: dict[int | None, list[int | None]] = {0: [], 1: []}
         consumer.subscribe([topic])
         wait_for(lambda: step() and len(got[0]) > 2 and len(got[1]) == 30, "partition 1", every=0.0)

@@ -6,7 +6,7 @@ import pytest
 
 from ts_common.errors import ConfigurationError
 from ts_consumer.configuration import OnGap, parse_configuration
-from ts_consumer.modes import Mode
+from ts_consumer.modes import TierMode
 from ts_reader.query.query import OnHole
 
 PLACE = {"kafka.cluster.id": "prod", "storage.service.endpoint.url": "s3://bucket/base"}
@@ -23,7 +23,7 @@ def test_keys_of_librdkafka_stay_as_they_are() -> None:
 def test_defaults_are_those_that_the_page_lists() -> None:
     """Kafka is preferred; a gap is waited for, and a hole is an error."""
     found = parse_configuration(PLACE)
-    assert (found.mode, found.on_gap, found.on_hole) == (Mode.KAFKA_PREFERRED, OnGap.WAIT, OnHole.FAIL)
+    assert (found.mode, found.on_gap, found.on_hole) == (TierMode.KAFKA_PREFERRED, OnGap.WAIT, OnHole.FAIL)
     assert found.endpoint("any").location == "s3://bucket/base"
     assert (found.cluster, found.entropy_bits, found.reset) == ("prod", None, "latest")
 
@@ -70,4 +70,4 @@ def test_the_agents_file_names_the_archive(tmp_path: Path) -> None:
 
 def test_the_plain_client_needs_no_archive() -> None:
     """`KAFKA_ONLY` is the plain client with another name."""
-    assert parse_configuration({"tiered.storage.mode": "kafka_only", "group.id": "g"}).mode is Mode.KAFKA_ONLY
+    assert parse_configuration({"tiered.storage.mode": "kafka_only", "group.id": "g"}).mode is TierMode.KAFKA_ONLY

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from dev.local.waiting import wait_for
 from tests.consumer.archives import Both, fill, ship
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 
 TOPIC = "contract"
 FIRST, SECOND, UNKNOWN = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1), TopicPartition(TOPIC, 7)
@@ -236,8 +236,8 @@ def raised_or(call: Callable[[], Any]) -> Any:
 ENDS: list[int] = []
 EXPECTED: dict[str, Any] = {}  # what the plain client returned
 WITH_ENDS: dict[str, Any] = {"enable_partition_eof": True, "enable_auto_commit": False}
-IN_FULL = (Mode.KAFKA_ONLY, Mode.TIERED_STORAGE_PREFERRED)
-MODES = [pytest.param(mode, marks=pytest.mark.full) if mode in IN_FULL else mode for mode in Mode]
+IN_FULL = (TierMode.KAFKA_ONLY, TierMode.TIERED_STORAGE_PREFERRED)
+MODES = [pytest.param(mode, marks=pytest.mark.full) if mode in IN_FULL else mode for mode in TierMode]
 
 
 @pytest.fixture(scope="module")
@@ -251,14 +251,14 @@ def ready(both: Both) -> Iterator[Both]:
     EXPECTED.clear()
 
 
-def config_of(both: Both, mode: Mode, group: str) -> dict[str, Any]:
+def config_of(both: Both, mode: TierMode, group: str) -> dict[str, Any]:
     """Return a configuration that reports the ends of partitions."""
     return both.config(mode, group, **WITH_ENDS)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
-def test_a_mode_behaves_as_the_plain_client(ready: Both, name: str, mode: Mode) -> None:
+def test_a_mode_behaves_as_the_plain_client(ready: Both, name: str, mode: TierMode) -> None:
     """Or as the table has it, where it has no group."""
     config = config_of(ready, mode, f"{name}-{mode}")
     if name not in EXPECTED:
@@ -268,7 +268,7 @@ def test_a_mode_behaves_as_the_plain_client(ready: Both, name: str, mode: Mode) 
         finally:
             plain.close()
     expected = EXPECTED[name]
-    if mode is Mode.TIERED_STORAGE_ONLY:
+    if mode is TierMode.TIERED_STORAGE_ONLY:
         expected = WITHOUT_GROUP.get(name, expected)
     with TieredConsumer(config) as consumer:
         assert CASES[name](consumer) == expected
@@ -277,7 +277,7 @@ def test_a_mode_behaves_as_the_plain_client(ready: Both, name: str, mode: Mode) 
 def test_offsets_are_stored_by_hand_if_the_application_requests_it(ready: Both) -> None:
     """A message and offsets, as with the plain client; nothing else is committed."""
     for kind, place in ((Consumer, "plain"), (TieredConsumer, "tiered")):
-        config = config_of(ready, Mode.KAFKA_PREFERRED, f"by-hand-{place}") | {"enable.auto.offset.store": False}
+        config = config_of(ready, TierMode.KAFKA_PREFERRED, f"by-hand-{place}") | {"enable.auto.offset.store": False}
         if kind is Consumer:
             config = {key: value for key, value in config.items() if not key.startswith(("tiered", "kafka", "storage"))}
         consumer: Any = kind(config)

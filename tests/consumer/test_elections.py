@@ -11,15 +11,15 @@ from dev.local.kafka.cluster import LocalCluster, Record
 from dev.local.waiting import wait_for
 from tests.consumer.archives import read_until
 from tests.uploader.beside import Archive, archives
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 
 SECONDS = 120.0
 SHARED, DEAD, LIVING = 50, 200, 300  # records of both leaders, of the lost one, and of the later one
-READ_THE_STORE = [mode for mode in Mode if mode is not Mode.KAFKA_ONLY]
+READ_THE_STORE = [mode for mode in TierMode if mode is not TierMode.KAFKA_ONLY]
 
 
 @pytest.fixture
-def archive(mode: Mode, pair: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+def archive(mode: TierMode, pair: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
     """The archive of a topic whose replicas may elect uncleanly; both brokers run after the test."""
     assert pair.s3 is not None
     for name, value in pair.s3.environment().items():
@@ -70,7 +70,7 @@ def led_by(cluster: LocalCluster, topic: str, broker: int, in_sync: set[int]) ->
 @pytest.mark.full
 @pytest.mark.parametrize("mode", READ_THE_STORE)
 def test_e04_records_that_an_unclean_election_removed_are_an_error(
-    pair: LocalCluster, archive: Archive, mode: Mode
+    pair: LocalCluster, archive: Archive, mode: TierMode
 ) -> None:
     """The partition stays there until the application seeks; then it reads what brokers have."""
     topic = archive.topic

@@ -21,16 +21,16 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.model import TopicPartition as Partition
-from ts_consumer import Mode
+from ts_consumer import TierMode
 
 PARTITIONS = 4
 SEGMENT = 200_000
 VALUE = 2000
 ROUNDS = 700  # before the group begins: a few segments of each partition
-IN_TEST = (Mode.KAFKA_PREFERRED, "cooperative")
+IN_TEST = (TierMode.KAFKA_PREFERRED, "cooperative")
 CASES = [
     pytest.param(mode, protocol, marks=() if (mode, protocol) == IN_TEST else pytest.mark.full, id=f"{mode}-{protocol}")
-    for mode in Mode
+    for mode in TierMode
     for protocol in PROTOCOLS
 ]
 
@@ -119,7 +119,7 @@ class Field:
 
 @pytest.fixture
 def field(
-    mode: Mode, protocol: str, pair: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: TierMode, protocol: str, pair: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Field]:
     """A topic with a part in the archive and a part in Kafka; no member yet."""
     topic, cluster = f"{mode}-{protocol}".lower(), pair
@@ -145,7 +145,7 @@ def field(
         }
         if protocol == "consumer":
             del config["session.timeout.ms"]  # the broker decides it
-        if mode is not Mode.KAFKA_ONLY:
+        if mode is not TierMode.KAFKA_ONLY:
             config |= {
                 "kafka.cluster.id": archive.keys.cluster,
                 "storage.service.endpoint.url": archive.location,
@@ -159,10 +159,10 @@ def field(
 
 
 @pytest.mark.parametrize(("mode", "protocol"), CASES)
-def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) -> None:
+def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: TierMode) -> None:
     """Whatever the group, brokers, store and retention do; then all of the topic that was created again."""
     cluster, results, writer, topic = field.cluster, field.results, field.writer, field.topic
-    reads_archive = mode is not Mode.KAFKA_ONLY
+    reads_archive = mode is not TierMode.KAFKA_ONLY
     shipped = field.wait_shipped(ROUNDS // 2)
     if reads_archive:  # the plain client would begin above the lost records
         cluster.delete_records(topic, {number: end // 2 for number, end in shipped.items()})
@@ -198,7 +198,7 @@ def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) 
             first.resume()
         writer.stop()
         ends = {number: rows[-1][0] + 1 for number, rows in writer.acknowledged.items()}
-        if mode is Mode.TIERED_STORAGE_ONLY:
+        if mode is TierMode.TIERED_STORAGE_ONLY:
             ends = field.ends()
         field.wait_stored("first", ends)
         field.check("first", writer, ends)
@@ -212,7 +212,7 @@ def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) 
         again.stop()
         field.wait_for_owners(first, second, third)
         ends = {number: rows[-1][0] + 1 for number, rows in again.acknowledged.items()}
-        if mode is Mode.TIERED_STORAGE_ONLY:
+        if mode is TierMode.TIERED_STORAGE_ONLY:
             ends = field.wait_shipped(ROUNDS // 4)
         field.wait_stored("second", ends)
         field.check("second", again, ends)

@@ -2,9 +2,13 @@
 
 import pytest
 
-from ts_consumer.modes import Extent, Mode, Way, way_of
+from ts_consumer.modes import Extent, TierMode, Way, way_of
 
-KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED, Mode.TIERED_STORAGE_ONLY
+KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = (
+    TierMode.KAFKA_PREFERRED,
+    TierMode.TIERED_STORAGE_PREFERRED,
+    TierMode.TIERED_STORAGE_ONLY,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +25,7 @@ KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_
         (ARCHIVE_FIRST, 9, Way.BELOW),
     ],
 )
-def test_the_mode_decides_where_both_tiers_have_the_offset(mode: Mode, offset: int, way: Way) -> None:
+def test_the_mode_decides_where_both_tiers_have_the_offset(mode: TierMode, offset: int, way: Way) -> None:
     """The archive has [10, 80), and Kafka [60, 100)."""
     assert way_of(mode, offset, Extent(10, 80), Extent(60, 100)) is way
 
@@ -30,7 +34,7 @@ def test_the_mode_decides_where_both_tiers_have_the_offset(mode: Mode, offset: i
 @pytest.mark.parametrize(
     ("offset", "way"), [(49, Way.ARCHIVE), (50, Way.NOWHERE_YET), (59, Way.NOWHERE_YET), (60, Way.KAFKA)]
 )
-def test_an_archive_that_ends_below_kafkas_log_leaves_a_gap(mode: Mode, offset: int, way: Way) -> None:
+def test_an_archive_that_ends_below_kafkas_log_leaves_a_gap(mode: TierMode, offset: int, way: Way) -> None:
     """The archive has [10, 50), and Kafka [60, 100)."""
     assert way_of(mode, offset, Extent(10, 50), Extent(60, 100)) is way
 

@@ -11,10 +11,14 @@ from dev.local.waiting import wait_for
 from tests.consumer.archives import PROTOCOLS, Both, Row, error_of, fill, offsets_of, read_until, row_of, ship
 from ts_common.errors import StoreUnavailable
 from ts_common.model import TopicPartition as Partition
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 from ts_consumer.archive_tier import ArchivedPartition, ArchiveTier
 
-KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED, Mode.TIERED_STORAGE_ONLY
+KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = (
+    TierMode.KAFKA_PREFERRED,
+    TierMode.TIERED_STORAGE_PREFERRED,
+    TierMode.TIERED_STORAGE_ONLY,
+)
 BOTH_TIERS = (KAFKA_FIRST, ARCHIVE_FIRST)
 TOPIC = "seams"
 
@@ -35,7 +39,7 @@ class Filled:
     shipped: list[int]
     lows: list[int]
 
-    def ends(self, mode: Mode) -> dict[int, int]:
+    def ends(self, mode: TierMode) -> dict[int, int]:
         """Return the end of each partition that a mode reads."""
         if mode is ARCHIVE:
             return dict(enumerate(self.shipped))
@@ -53,7 +57,7 @@ def filled(both: Both) -> Filled:
     return Filled(both, rows, shipped, lows)
 
 
-def check(filled: Filled, consumer: TieredConsumer, mode: Mode) -> None:
+def check(filled: Filled, consumer: TieredConsumer, mode: TierMode) -> None:
     """Compare what a consumer reads from the start with the plain client's rows."""
     ends = filled.ends(mode)
     found = read_until(consumer, ends)
@@ -62,7 +66,7 @@ def check(filled: Filled, consumer: TieredConsumer, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", [*BOTH_TIERS, ARCHIVE])
-def test_a_manual_assignment_passes_the_seam(filled: Filled, mode: Mode) -> None:
+def test_a_manual_assignment_passes_the_seam(filled: Filled, mode: TierMode) -> None:
     """From the archive's first record to Kafka's last one."""
     with filled.both.consumer(mode, f"manual-{mode}") as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(2)])
@@ -93,7 +97,7 @@ def archived_bases(both: Both, topic: str) -> list[int]:
 @pytest.mark.parametrize(
     "mode", [KAFKA_FIRST, *(pytest.param(mode, marks=pytest.mark.full) for mode in (ARCHIVE_FIRST, ARCHIVE))]
 )
-def test_a_member_of_a_group_passes_the_seam_and_commits(filled: Filled, mode: Mode, protocol: str) -> None:
+def test_a_member_of_a_group_passes_the_seam_and_commits(filled: Filled, mode: TierMode, protocol: str) -> None:
     """The next member of the group continues after the last record."""
     group = f"member-{mode}-{protocol}"
     with TieredConsumer(filled.both.config(mode, group) | PROTOCOLS[protocol]) as consumer:
@@ -118,7 +122,7 @@ def test_a_committed_offset_that_kafka_removed_is_read_from_the_archive(filled: 
 
 
 @pytest.mark.parametrize("mode", BOTH_TIERS)
-def test_seeks_move_the_consumer_between_tiers(filled: Filled, mode: Mode) -> None:
+def test_seeks_move_the_consumer_between_tiers(filled: Filled, mode: TierMode) -> None:
     """Into the archive, into Kafka, and back: the next record is the one at the offset."""
     low, end = filled.lows[0], filled.ends(mode)[0]
     with filled.both.consumer(mode, f"seek-{mode}") as consumer:
@@ -229,9 +233,9 @@ def test_the_archive_of_a_former_topic_of_that_name_is_not_read(both: Both) -> N
 def test_the_plain_mode_is_the_plain_client(filled: Filled) -> None:
     """`KAFKA_ONLY` reads what Kafka has, and callbacks get the wrapper."""
     owners = []
-    with filled.both.consumer(Mode.KAFKA_ONLY, "plain-mode") as consumer:
+    with filled.both.consumer(TierMode.KAFKA_ONLY, "plain-mode") as consumer:
         consumer.subscribe([TOPIC], on_assign=lambda owner, _: owners.append(owner))
-        found = read_until(consumer, filled.ends(Mode.KAFKA_ONLY))
+        found = read_until(consumer, filled.ends(TierMode.KAFKA_ONLY))
     assert owners == [consumer]
     assert offsets_of(found[0])[0] == filled.lows[0]
 

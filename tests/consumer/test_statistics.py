@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from dev.local.waiting import wait_for
 from tests.consumer.archives import Both, fill, read_until, ship
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 from ts_consumer.metrics import ConsumerCollector
 
 TOPIC = "statistics"
@@ -21,7 +21,7 @@ def test_records_and_passages_are_counted_by_tier(both: Both) -> None:
     (shipped,) = ship(both.archive, both.cluster, TOPIC, 1)
     both.cluster.delete_records(TOPIC, {0: shipped})
     seen: list[dict[str, Any]] = []
-    config = both.config(Mode.KAFKA_PREFERRED, "statistics", statistics_interval_ms=200)
+    config = both.config(TierMode.KAFKA_PREFERRED, "statistics", statistics_interval_ms=200)
     config["stats_cb"] = lambda text: seen.append(json.loads(text))
     with TieredConsumer(config) as consumer:
         consumer.assign([TopicPartition(TOPIC, 0)])
@@ -47,7 +47,7 @@ def test_records_and_passages_are_counted_by_tier(both: Both) -> None:
 
 def test_the_plain_mode_has_no_tiers(both: Both) -> None:
     """Its statistics are the plain client's."""
-    with both.consumer(Mode.KAFKA_ONLY, "statistics-plain") as consumer:
+    with both.consumer(TierMode.KAFKA_ONLY, "statistics-plain") as consumer:
         assert consumer.tier_statistics() is None
         registry = CollectorRegistry()
         registry.register(ConsumerCollector(consumer))

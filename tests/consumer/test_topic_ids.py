@@ -15,7 +15,7 @@ from ts_consumer.archive_tier import ArchiveTier
 from ts_consumer.brokers import id_of
 from ts_consumer.configuration import parse_configuration
 from ts_consumer.errors import SeamRefused
-from ts_consumer.modes import Extent, Mode, Way
+from ts_consumer.modes import Extent, TierMode, Way
 from ts_consumer.resolution import Resolver
 
 FORMER, LATER = "A" * 21 + "Q", "B" * 21 + "Q"
@@ -53,10 +53,10 @@ def damage(archive: MadeArchive) -> None:
     archive.store.put(archive.keys.partition(TopicPartition("t", 0), newest).commit, b"garbage")
 
 
-@pytest.mark.parametrize("mode", [Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED])
+@pytest.mark.parametrize("mode", [TierMode.KAFKA_PREFERRED, TierMode.TIERED_STORAGE_PREFERRED])
 @pytest.mark.parametrize("change", [lambda _: None, damage], ids=["no commit yet", "damaged commit"])
 def test_e04_a_topic_that_was_created_again_never_continues_the_former_history(
-    tmp_path: Path, mode: Mode, change: Callable[[MadeArchive], None]
+    tmp_path: Path, mode: TierMode, change: Callable[[MadeArchive], None]
 ) -> None:
     """Its archive has no commit yet, or a damaged one: brokers' topic id alone shows that it is another topic."""
     archive = MadeArchive(tmp_path / "store")

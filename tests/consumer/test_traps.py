@@ -25,10 +25,14 @@ from dev.local.waiting import wait_for
 from tests.consumer.archives import Both, error_of, fill, offsets_of, read_until, ship
 from tests.made_archive import batches
 from tests.matrix import examples
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 from ts_consumer.live import LivePart
 
-KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED, Mode.TIERED_STORAGE_ONLY
+KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = (
+    TierMode.KAFKA_PREFERRED,
+    TierMode.TIERED_STORAGE_PREFERRED,
+    TierMode.TIERED_STORAGE_ONLY,
+)
 TOPIC = "traps"
 
 
@@ -139,7 +143,7 @@ def test_the_flag_of_a_pause_does_not_outlive_the_assignment(both: Both, ends: t
 
 
 @pytest.mark.parametrize("mode", [KAFKA_FIRST, pytest.param(ARCHIVE, marks=pytest.mark.full)])
-def test_callbacks_get_the_consumer_and_may_assign_nothing(both: Both, ends: tuple[int, int], mode: Mode) -> None:
+def test_callbacks_get_the_consumer_and_may_assign_nothing(both: Both, ends: tuple[int, int], mode: TierMode) -> None:
     """The binding would pass its own consumer, and would assign by itself."""
     called: list[tuple[str, Any, list[int]]] = []
 

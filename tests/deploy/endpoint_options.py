@@ -9,10 +9,10 @@ import pytest
 import typer
 
 from ts_endpoint import cli
-from ts_endpoint.serving.options import Options, Settings, check
+from ts_endpoint.serving.options import EndpointSettings, Options, check
 
 
-def settings_of(arguments: Sequence[str], conf: Path, properties: str | None = None) -> Settings:
+def settings_of(arguments: Sequence[str], conf: Path, properties: str | None = None) -> EndpointSettings:
     """Return the settings of a command line; its properties file is written to a directory of the test.
 
     Args:
@@ -24,7 +24,7 @@ def settings_of(arguments: Sequence[str], conf: Path, properties: str | None = N
     found: list[Options] = []
     with pytest.MonkeyPatch.context() as patch:
 
-        def checked(options: Options) -> Settings:
+        def checked(options: Options) -> EndpointSettings:
             found.append(options)
             raise typer.Exit
 

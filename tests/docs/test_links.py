@@ -9,7 +9,7 @@ import pytest
 from tests.docs.commands import CHECKOUT, blocks
 from ts_common.config.config_page import reference_page as configuration_page
 from ts_endpoint import cli_page as endpoint_cli_page
-from ts_endpoint.status.metrics import FAMILIES, PREFIX
+from ts_endpoint.status.metric_families import FAMILIES, PREFIX
 from ts_uploader import cli_page
 from ts_uploader.metrics.metrics_page import families
 from tsctl import cli_page as tsctl_cli_page

@@ -11,7 +11,7 @@ from tests.docs.commands import Shell, blocks, commands
 from tests.endpoint.running import TOPIC, Running, made_archive, running
 from tests.monitoring.files import CHECKOUT, PROMETHEUS
 from tests.monitoring.test_files import SAMPLES, promtool
-from ts_endpoint.status.metrics import FAMILIES, PREFIX
+from ts_endpoint.status.metric_families import FAMILIES, PREFIX
 
 ALERTS = PROMETHEUS / "endpoint-alerts.yml"
 RUNBOOK = CHECKOUT / "docs" / "endpoint-runbook.md"

@@ -16,7 +16,7 @@ from tests.made_cold import STEP, TOPIC, ColdArchive, cold_archive
 from tests.tables.made_tables import MadeTable
 from tests.tsctl.running import Run, runner
 from ts_common.errors import ObjectFrozen
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
 from ts_reader import Archive
 from ts_reader.query.plan_query import plan_query
 from ts_spark.options.parse import parse_options
@@ -74,7 +74,7 @@ def test_a_reader_names_the_way_out_before_it_reads(
 
 def test_a_consumer_gets_an_error_and_continues_after_the_thaw(cold: ColdArchive, tsctl: Run) -> None:
     """The error is not fatal: the consumer plans again, and an operator thaws meanwhile."""
-    given = {**place(cold), "tiered.storage.mode": Mode.TIERED_STORAGE_ONLY, "auto.offset.reset": "earliest"}
+    given = {**place(cold), "tiered.storage.mode": TierMode.TIERED_STORAGE_ONLY, "auto.offset.reset": "earliest"}
     offsets: list[int | None] = []
     with TieredConsumer(given) as consumer:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])

@@ -59,7 +59,7 @@ class HoleReached(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FetchRange:
     """What a client wants of a partition.
 
     Attributes:
@@ -141,7 +141,7 @@ class Reads:
         self._damaged: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by key: the first such offset, and when
         self._ended: OrderedDict[str, int] = OrderedDict()  # by key, the first offset without a batch
 
-    def attempt(self, partition: Partition, snapshot: Snapshot, wanted: Wanted) -> Found | Load:
+    def attempt(self, partition: Partition, snapshot: Snapshot, wanted: FetchRange) -> Found | Load:
         """Return the answer, or what must be awaited before the next attempt.
 
         Raises:
@@ -167,7 +167,7 @@ class Reads:
         return Found((), 0, wanted.offset)
 
     def _attempt_range(
-        self, partition: Partition, snapshot: Snapshot, wanted: Wanted, number: int, step: ReadRange, offset: int
+        self, partition: Partition, snapshot: Snapshot, wanted: FetchRange, number: int, step: ReadRange, offset: int
     ) -> Found | Load | int:
         """Return the answer from a range, what must be awaited, or the offset after the range if nothing is in it."""
         stop = min(step.end, wanted.end)
@@ -199,7 +199,7 @@ class Reads:
         self,
         partition: Partition,
         snapshot: Snapshot,
-        wanted: Wanted,
+        wanted: FetchRange,
         number: int,
         copy: SegmentCopy,
         chunk: Chunk,
@@ -273,7 +273,7 @@ class Reads:
         self,
         partition: Partition,
         snapshot: Snapshot,
-        wanted: Wanted,
+        wanted: FetchRange,
         step: ReadRange | None,
         start: int,
         stop: int,

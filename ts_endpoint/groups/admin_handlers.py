@@ -10,9 +10,9 @@ from ts_common.model import TopicPartition
 from ts_endpoint.contract import Handlers, Session, permitted_first
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate
-from ts_endpoint.groups.group import Group, State
+from ts_endpoint.groups.group import Group, GroupState
 from ts_endpoint.groups.keeper import Keeper, NotReadable
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.limits import GroupLimits
 from ts_endpoint.groups.offset_handlers import by_topic
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
@@ -40,7 +40,7 @@ class AdminHandlers:
         gate: Gate,
         coordinator: Coordinator,
         keeper: Keeper,
-        limits: Limits,
+        limits: GroupLimits,
         flush: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -85,7 +85,7 @@ class AdminHandlers:
         if types and _CLASSIC not in types:
             return {"error_code": ErrorCode.none, "groups": ()}
         error, empty = ErrorCode.none, frozenset[str]()
-        if not states or State.EMPTY.lower() in states:
+        if not states or GroupState.EMPTY.lower() in states:
             error, empty = await self._with_offsets()
         names = sorted(empty.union(self._coordinator.names()))
         groups = [_listed(self._coordinator.get(name), name) for name in names if self._gate.may_list(session, name)]
@@ -106,7 +106,7 @@ class AdminHandlers:
                 # Awaited first: a member can join meanwhile.
                 error, exists = await self._has_offsets(name, deadline)
             group = self._coordinator.get(name)
-            if error is None and group is not None and group.state is not State.EMPTY:
+            if error is None and group is not None and group.state is not GroupState.EMPTY:
                 error = ErrorCode.non_empty_group
             if error is None and group is None and not exists:
                 error = ErrorCode.group_id_not_found
@@ -132,7 +132,7 @@ class AdminHandlers:
         group = self._coordinator.get(name)
         if error is None and group is None and not exists:
             error = ErrorCode.group_id_not_found
-        if error is None and group is not None and group.state is not State.EMPTY and not group.is_of_consumers:
+        if error is None and group is not None and group.state is not GroupState.EMPTY and not group.is_of_consumers:
             error = ErrorCode.non_empty_group
         if error is not None:
             return {"error_code": error, "topics": ()}
@@ -173,7 +173,7 @@ class AdminHandlers:
 
 def _error_of_offset(partition: TopicPartition, group: Group | None) -> ErrorCode:
     """Return why the offset of a partition may not be deleted."""
-    if group is None or (group.state is State.EMPTY and not group.is_of_consumers):
+    if group is None or (group.state is GroupState.EMPTY and not group.is_of_consumers):
         return ErrorCode.none
     topics = group.topics
     is_subscribed = topics is None or partition.topic in topics
@@ -193,9 +193,9 @@ def _error(name: str, error: ErrorCode) -> Values:
 
 def _described(group: Group | None, name: str, has_offsets: bool) -> Values:
     if group is None:
-        state = State.EMPTY if has_offsets else State.DEAD
+        state = GroupState.EMPTY if has_offsets else GroupState.DEAD
         return {**_error(name, ErrorCode.none), "group_state": str(state)}
-    is_stable = group.state is State.STABLE
+    is_stable = group.state is GroupState.STABLE
     protocol = group.protocol or ""
     return {
         "error_code": ErrorCode.none,
@@ -221,6 +221,6 @@ def _listed(group: Group | None, name: str) -> Values:
     return {
         "group_id": name,
         "protocol_type": (group.protocol_type if group is not None else None) or "",
-        "group_state": str(group.state if group is not None else State.EMPTY),
+        "group_state": str(group.state if group is not None else GroupState.EMPTY),
         "group_type": _CLASSIC,
     }

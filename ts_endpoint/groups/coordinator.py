@@ -13,8 +13,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from ts_endpoint.groups.group import Budget, Group, State
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.group import Budget, Group, GroupState
+from ts_endpoint.groups.limits import GroupLimits
 from ts_endpoint.groups.members import MEMBER_BYTES, Answer, Member, Protocols, bytes_of, join_error, sync_error
 from ts_endpoint.groups.rounds import Rounds
 
@@ -61,7 +61,7 @@ class Coordinator:
         limits: bounds of groups.
     """
 
-    def __init__(self, loop: AbstractEventLoop, limits: Limits) -> None:
+    def __init__(self, loop: AbstractEventLoop, limits: GroupLimits) -> None:
         self._loop = loop
         self._limits = limits
         self._budget = Budget(limits.member_bytes)
@@ -85,7 +85,7 @@ class Coordinator:
         """Return these groups."""
         return iter(self._groups.values())
 
-    def states(self) -> Mapping[State, int]:
+    def states(self) -> Mapping[GroupState, int]:
         """Return the number of these groups in each state."""
         return Counter(group.state for group in self._groups.values())
 
@@ -142,7 +142,7 @@ class Coordinator:
             answer: sends the reply.
         """
         group = self._groups.get(name)
-        if group is None or group.state is State.EMPTY:
+        if group is None or group.state is GroupState.EMPTY:
             answer(sync_error(ErrorCode.unknown_member_id))
             return
         error = _error_of(group, member_id, instance, generation)
@@ -151,14 +151,14 @@ class Coordinator:
             for given, expected in zip(protocol, (group.protocol_type, group.protocol), strict=True)
         ):
             error = ErrorCode.inconsistent_group_protocol
-        if error is None and group.state is State.PREPARING:
+        if error is None and group.state is GroupState.PREPARING:
             error = ErrorCode.rebalance_in_progress
         if error is not None:
             answer(sync_error(error))
             return
         member = group.members[member_id]
         self._rounds.synced(group, member_id)
-        if group.state is State.STABLE:
+        if group.state is GroupState.STABLE:
             answer(group.synced(member))
             member.alarm.set(member.session)
             return
@@ -169,14 +169,14 @@ class Coordinator:
     def heartbeat(self, name: str, generation: int, member_id: str, instance: str | None) -> ErrorCode:
         """Return the error code of a heartbeat; a rebalance is one."""
         group = self._groups.get(name)
-        if group is None or group.state is State.EMPTY:
+        if group is None or group.state is GroupState.EMPTY:
             return ErrorCode.unknown_member_id
         error = _error_of(group, member_id, instance, generation)
         if error is not None:
             return error
         member = group.members[member_id]
         member.alarm.set(member.session)
-        return ErrorCode.rebalance_in_progress if group.state is State.PREPARING else ErrorCode.none
+        return ErrorCode.rebalance_in_progress if group.state is GroupState.PREPARING else ErrorCode.none
 
     def leave(self, name: str, member_id: str, instance: str | None, reason: str) -> ErrorCode:
         """Remove a member. Without an id, it is the static member of this instance, as an operator removes it."""
@@ -203,12 +203,12 @@ class Coordinator:
         if group is None:
             # A consumer that does not use groups, or an admin client; a member's generation is over.
             return ErrorCode.none if generation < 0 else ErrorCode.illegal_generation
-        if generation < 0 and group.state is State.EMPTY:
+        if generation < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.none
         error = ErrorCode.unknown_member_id
         if generation >= 0 or member_id or instance is not None:
             error = _error_of(group, member_id, instance, generation) or ErrorCode.none
-        if error is ErrorCode.none and group.state is State.COMPLETING:
+        if error is ErrorCode.none and group.state is GroupState.COMPLETING:
             error = ErrorCode.rebalance_in_progress
         if error is ErrorCode.none:
             member = group.members[member_id]
@@ -225,7 +225,7 @@ class Coordinator:
         """Remove groups whose last member left at least `seconds` ago; their offsets stay."""
         now = self._loop.time()
         for group in list(self._groups.values()):
-            if group.state is State.EMPTY and not group.pending and now - group.emptied >= seconds:
+            if group.state is GroupState.EMPTY and not group.pending and now - group.emptied >= seconds:
                 self.remove(group.name, ErrorCode.coordinator_not_available)
 
     def _accepts(self, group: Group | None, request: Join) -> bool:
@@ -271,7 +271,8 @@ class Coordinator:
         member = group.members[request.member_id]
         is_same = member.protocols == request.protocols
         if is_same and (
-            group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != request.member_id)
+            group.state is GroupState.COMPLETING
+            or (group.state is GroupState.STABLE and group.leader != request.member_id)
         ):
             # It did not receive the reply. A leader can begin a rebalance by joining a stable group: it does so when
             # its subscription has other partitions.
@@ -304,7 +305,7 @@ class Coordinator:
         group.replace(member, new_id)
         member.alarm.set(request.session)
         group.update(member, request.protocols, request.session, request.rebalance)
-        if group.state is State.STABLE and group.preferred_protocol() == group.protocol:
+        if group.state is GroupState.STABLE and group.preferred_protocol() == group.protocol:
             if request.may_skip:
                 answer(group.joined(member, skips_assignment=group.leader == new_id))
             else:

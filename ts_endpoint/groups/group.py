@@ -9,8 +9,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from ts_endpoint.groups.alarm import Alarm
-from ts_endpoint.groups.members import MEMBER_BYTES, Answer, Member, Protocols
+from ts_endpoint.groups.members import MEMBER_BYTES, Alarm, Answer, Member, Protocols
 from ts_endpoint.protocol.replies import Values
 
 _CONSUMER: Final = "consumer"
@@ -19,7 +18,7 @@ _COUNT: Final = struct.Struct(">i")
 _LENGTH: Final = struct.Struct(">h")
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     """States of a group, by the names that Kafka's tools print."""
 
     EMPTY = "Empty"
@@ -54,7 +53,7 @@ class Group:
 
     def __init__(self, name: str, join_alarm: Alarm, sync_alarm: Alarm, budget: Budget) -> None:
         self.name = name
-        self.state = State.EMPTY
+        self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -108,7 +107,7 @@ class Group:
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Return whether a member with these protocols can join the others."""
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         return self.protocol_type == protocol_type and any(
             self._support[name] == len(self.members) for name in set(protocols)
@@ -202,7 +201,7 @@ class Group:
         self.generation += 1
         self.unsynced.clear()
         self.protocol = self.preferred_protocol() if self.members else None
-        self.state = State.COMPLETING if self.members else State.EMPTY
+        self.state = GroupState.COMPLETING if self.members else GroupState.EMPTY
 
     def preferred_protocol(self) -> str:
         """Return the protocol with most votes among those that all members support."""
@@ -246,7 +245,7 @@ class Group:
 
     def end(self, error: ErrorCode) -> None:
         """End the group: requests that wait get an error, and no alarm fires any more."""
-        self.state = State.DEAD
+        self.state = GroupState.DEAD
         for alarm in (self.join_alarm, self.sync_alarm, *self.pending.values()):
             alarm.cancel()
         for member in self.members.values():

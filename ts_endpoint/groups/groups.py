@@ -14,9 +14,9 @@ from ts_endpoint.contract import Handlers, Permissions
 from ts_endpoint.groups.admin_handlers import AdminHandlers
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate, Lacking, lacking_none
-from ts_endpoint.groups.group import State
+from ts_endpoint.groups.group import GroupState
 from ts_endpoint.groups.keeper import Keeper, NotReadable
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.limits import GroupLimits
 from ts_endpoint.groups.membership_handlers import MembershipHandlers
 from ts_endpoint.groups.offset_handlers import OffsetHandlers
 from ts_endpoint.groups.offsets_store import OffsetsStore
@@ -25,7 +25,7 @@ log = structlog.get_logger("ts_endpoint")
 
 _IDLE: Final = 600.0  # seconds: offsets that were not used for this long are read from the store again
 _LAST_PAUSES: Final = (0.0, 0.5, 1.5)  # seconds before each attempt to write offsets at a stop
-_STANDARD: Final = Limits()
+_STANDARD: Final = GroupLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Groups:
         owns: Callable[[str], bool] = lambda _: True,
         *,
         lacking: Lacking = lacking_none,
-        limits: Limits = _STANDARD,
+        limits: GroupLimits = _STANDARD,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -100,9 +100,9 @@ class Groups:
 
     def numbers(self) -> GroupNumbers:
         """Return numbers for metrics."""
-        states = Counter({str(state): 0 for state in State if state is not State.DEAD})
+        states = Counter({str(state): 0 for state in GroupState if state is not GroupState.DEAD})
         states.update({str(state): number for state, number in self._coordinator.states().items()})
-        states[State.EMPTY] += sum(self._coordinator.get(name) is None for name in self._keeper.names())
+        states[GroupState.EMPTY] += sum(self._coordinator.get(name) is None for name in self._keeper.names())
         return GroupNumbers(
             groups=states,
             members=self._coordinator.members(),

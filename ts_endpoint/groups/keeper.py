@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from ts_common.archive.group_offsets import Committed, StoredOffsets
 from ts_common.errors import TieredStorageError, TransientError
 from ts_common.model import TopicPartition
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.limits import GroupLimits
 from ts_endpoint.groups.offsets import GroupOffsets, size_of
 from ts_endpoint.groups.offsets_store import OffsetsStore
 
@@ -61,7 +61,7 @@ class Keeper:
     """
 
     def __init__(
-        self, loop: AbstractEventLoop, store: OffsetsStore | None, limits: Limits, clock: Callable[[], int]
+        self, loop: AbstractEventLoop, store: OffsetsStore | None, limits: GroupLimits, clock: Callable[[], int]
     ) -> None:
         self._loop = loop
         self._store = store

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GroupLimits:
     """Bounds of groups. The names in brackets are Kafka's, and their defaults are the same unless described.
 
     Attributes:

@@ -13,7 +13,7 @@ from ts_endpoint.contract import Handlers, Session, in_lots, permitted_first
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate
 from ts_endpoint.groups.keeper import Keeper, NotReadable
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.limits import GroupLimits
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
@@ -36,7 +36,7 @@ class OffsetHandlers:
     """
 
     def __init__(
-        self, loop: AbstractEventLoop, gate: Gate, coordinator: Coordinator, keeper: Keeper, limits: Limits
+        self, loop: AbstractEventLoop, gate: Gate, coordinator: Coordinator, keeper: Keeper, limits: GroupLimits
     ) -> None:
         self._loop = loop
         self._gate = gate

@@ -14,10 +14,9 @@ from collections.abc import Callable
 import structlog
 from kio.schema.errors import ErrorCode
 
-from ts_endpoint.groups.alarm import Alarm
-from ts_endpoint.groups.group import Budget, Group, State
-from ts_endpoint.groups.limits import Limits
-from ts_endpoint.groups.members import Member, join_error, sync_error
+from ts_endpoint.groups.group import Budget, Group, GroupState
+from ts_endpoint.groups.limits import GroupLimits
+from ts_endpoint.groups.members import Alarm, Member, join_error, sync_error
 
 log = structlog.get_logger("ts_endpoint")
 
@@ -34,7 +33,7 @@ class Rounds:
         rebalances: generations that began with a member, since the start.
     """
 
-    def __init__(self, loop: AbstractEventLoop, limits: Limits, budget: Budget) -> None:
+    def __init__(self, loop: AbstractEventLoop, limits: GroupLimits, budget: Budget) -> None:
         self._loop = loop
         self._limits = limits
         self._budget = budget
@@ -63,14 +62,14 @@ class Rounds:
 
     def rebalance(self, group: Group, reason: str) -> None:
         """Begin a rebalance, unless members already join."""
-        if group.state is State.PREPARING:
+        if group.state is GroupState.PREPARING:
             return
-        if group.state is State.COMPLETING:
+        if group.state is GroupState.COMPLETING:
             self._cancel_assignments(group, ErrorCode.rebalance_in_progress)
         group.sync_alarm.cancel()
         group.unsynced.clear()
-        group.is_initial = group.state is State.EMPTY
-        group.state = State.PREPARING
+        group.is_initial = group.state is GroupState.EMPTY
+        group.state = GroupState.PREPARING
         log.info("group_rebalances", group=group.name, generation=group.generation, reason=reason)
         if group.is_initial:
             group.has_newcomer = False
@@ -83,15 +82,15 @@ class Rounds:
 
     def check_joined(self, group: Group) -> None:
         """Begin the next generation if all members have joined."""
-        if group.state is State.PREPARING and not group.is_initial and group.all_joined:
+        if group.state is GroupState.PREPARING and not group.is_initial and group.all_joined:
             self._complete_join(group)
 
     def remove(self, group: Group, member: Member, reason: str) -> None:
         """Remove a member; the others share its partitions."""
         group.remove(member.id)
-        if group.state is State.PREPARING:
+        if group.state is GroupState.PREPARING:
             self.check_joined(group)
-        elif group.state in {State.STABLE, State.COMPLETING}:
+        elif group.state in {GroupState.STABLE, GroupState.COMPLETING}:
             self.rebalance(group, reason)
 
     def remove_pending(self, group: Group, member_id: str) -> None:
@@ -116,7 +115,7 @@ class Rounds:
             self.rebalance(group, "the assignment is too large")
             return
         group.assign(assignments)
-        group.state = State.STABLE
+        group.state = GroupState.STABLE
         for member in group.members.values():
             if member.answer_sync(group.synced(member)):
                 member.alarm.set(member.session)
@@ -148,7 +147,7 @@ class Rounds:
             group.join_alarm.set(group.rebalance_seconds)
             return
         group.begin_generation()
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             group.emptied = self._loop.time()
             return
         self.rebalances += 1

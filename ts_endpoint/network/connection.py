@@ -5,17 +5,17 @@ import math
 import ssl
 import traceback
 from datetime import timedelta
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from ts_endpoint.contract import Handlers, Session
+import structlog
+
+from ts_endpoint.contract import ConnectionEnds, Handlers, Session
 from ts_endpoint.network.channel import Channel
-from ts_endpoint.network.ends import EXPIRED, ConnectionEnds, Phase
 from ts_endpoint.network.flow import BytesInFlight, Quotas
-from ts_endpoint.network.frames import LENGTH_BYTES, SMALL_BYTES, fill, receive_frame, size_of
-from ts_endpoint.network.large_messages import LargeMessages
-from ts_endpoint.network.limited_log import LimitedLog
-from ts_endpoint.network.limits import Counters, Limits
+from ts_endpoint.network.frames import LENGTH_BYTES, SMALL_BYTES, LargeMessages, fill, receive_frame, size_of
+from ts_endpoint.network.limits import Counters, ListenerLimits
 from ts_endpoint.protocol.replies import Piece, Values, api_versions, encode_reply, encode_unserved_versions
 from ts_endpoint.protocol.requests import MalformedRequest, Request, UnservedRequest, UnservedVersions, parse_request
 from ts_endpoint.protocol.versions import Api
@@ -28,6 +28,30 @@ _PART_SECONDS: Final = 2.0
 _LONGEST_REASON: Final = 500
 _NO_MEMORY: Final = "its reply was the largest, and clients do not read theirs: raise --in-flight-mib if they are yours"
 _NO_MEMORY_KIND: Final = "reply_memory"
+
+log = structlog.get_logger()
+
+
+class Phase(Enum):
+    """What a connection does."""
+
+    OPENING = auto()
+    IDLE = auto()
+    RECEIVING = auto()
+    ANSWERING = auto()
+    SENDING = auto()
+    MUTED = auto()
+    PARTING = auto()
+
+
+# Of each phase the kind of the end, and what is logged.
+_EXPIRED: Final = {
+    Phase.OPENING: ("login_timeout", "no login in time"),
+    Phase.IDLE: ("idle", None),
+    Phase.RECEIVING: ("frame_timeout", "a frame did not end in time"),
+    Phase.SENDING: ("reply_timeout", "a reply was not read in time"),
+    Phase.PARTING: ("parting_timeout", None),  # a refused login was logged
+}
 
 
 class Shared:
@@ -46,7 +70,7 @@ class Shared:
     def __init__(
         self,
         handlers: Handlers,
-        limits: Limits,
+        limits: ListenerLimits,
         counters: Counters,
         in_flight: BytesInFlight,
         quotas: Quotas | None,
@@ -62,14 +86,13 @@ class Shared:
         self.audit = audit
         self.large_frames = asyncio.Semaphore(limits.large_frames)
         self.large_messages = LargeMessages()
-        self.log = LimitedLog()
-        self._connections: dict[Session, Connection] = {}
+        self._connections: dict[Session, ClientConnection] = {}
 
-    def begin(self, connection: "Connection") -> None:
+    def begin(self, connection: "ClientConnection") -> None:
         """Register a connection."""
         self._connections[connection.session] = connection
 
-    def end(self, connection: "Connection") -> None:
+    def end(self, connection: "ClientConnection") -> None:
         """Forget a connection, and the bytes of its reply."""
         self._connections.pop(connection.session, None)
         self.in_flight.release(connection.session)
@@ -91,7 +114,7 @@ class Shared:
             self.in_flight.release(largest)
 
 
-class Connection:
+class ClientConnection:
     """One client.
 
     Attributes:
@@ -184,7 +207,7 @@ class Connection:
         """
         if now >= self._deadline:
             is_late = self._deadline == self._must_log_in_until
-            self.abort(*EXPIRED[Phase.OPENING if is_late else self._phase])
+            self.abort(*_EXPIRED[Phase.OPENING if is_late else self._phase])
         elif self._phase is Phase.ANSWERING and self._channel.has_ended():
             self.abort()
 
@@ -317,7 +340,7 @@ class Connection:
         self._shared.counters.ended[kind] += 1
         if reason is not None:
             client, user = self.session.host, self.session.user
-            self._shared.log.warning("connection_closed", client=client, user=user, reason=reason[:_LONGEST_REASON])
+            log.warning("connection_closed", client=client, user=user, reason=reason[:_LONGEST_REASON])
 
 
 def _place(error: Exception) -> str:

@@ -7,7 +7,7 @@ from ts_endpoint.protocol.versions import Api
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ListenerLimits:
     """Bounds of a listener.
 
     Attributes:

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from ts_endpoint.contract import Handlers, Session
-from ts_endpoint.network.ends import ConnectionEnds
+from ts_endpoint.contract import ConnectionEnds, Handlers, Session
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api

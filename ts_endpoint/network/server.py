@@ -7,11 +7,13 @@ import socket
 from collections import Counter
 from typing import Final
 
+import structlog
+
 from ts_endpoint.contract import Handlers, Session
 from ts_endpoint.network.channel import Channel, TlsChannel
-from ts_endpoint.network.connection import Connection, Shared
+from ts_endpoint.network.connection import ClientConnection, Shared
 from ts_endpoint.network.flow import BytesInFlight, Quotas
-from ts_endpoint.network.limits import Counters, Limits
+from ts_endpoint.network.limits import Counters, ListenerLimits
 from ts_endpoint.network.refusals import REFUSALS
 from ts_endpoint.security.audit import Audit
 from ts_endpoint.security.login import Sasl
@@ -25,6 +27,8 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 _IN_FLIGHT: Final = 256 << 20
 # A host that vanished is noticed after 2 minutes: 60 seconds of silence, and 6 probes.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
+
+log = structlog.get_logger()
 
 
 class Server:
@@ -52,7 +56,7 @@ class Server:
         *,
         host: str,
         port: int,
-        limits: Limits | None = None,
+        limits: ListenerLimits | None = None,
         tls: Tls | None = None,
         sasl: Sasl | None = None,
         in_flight: BytesInFlight | None = None,
@@ -61,7 +65,7 @@ class Server:
     ) -> None:
         self.counters = Counters()
         self.in_flight = in_flight or BytesInFlight(_IN_FLIGHT, quotas)
-        self._limits = limits or Limits()
+        self._limits = limits or ListenerLimits()
         self._shared = Shared(
             {**REFUSALS, **handlers}, self._limits, self.counters, self.in_flight, quotas, sasl, audit
         )
@@ -70,7 +74,7 @@ class Server:
         self._tls = tls
         self._audit = audit
         self._listener: socket.socket | None = None
-        self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._connections: dict[asyncio.Task[None], ClientConnection] = {}
         self._of_host: Counter[str] = Counter()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -140,7 +144,7 @@ class Server:
                 if error.errno in _EXHAUSTED:
                     self._pause(listener, error)
                 else:  # accept() also returns errors of the new connection
-                    self._shared.log.warning("accept_failed", error=str(error))
+                    log.warning("accept_failed", error=str(error))
                 return
             self._begin(accepted, peer[0])
 
@@ -149,7 +153,7 @@ class Server:
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener)
         self.counters.accept_pauses += 1
-        self._shared.log.warning(
+        log.warning(
             "accept_paused", error=str(error), connections=self.connections, remedy="raise the limit of open files"
         )
         self._timers["pause"] = loop.call_later(_PAUSE_SECONDS, self._resume, listener)
@@ -163,7 +167,7 @@ class Server:
         if reason is not None:
             accepted.close()
             self.counters.refused[reason] += 1
-            self._shared.log.warning("connection_refused", client=host, limit=reason, connections=self.connections)
+            log.warning("connection_refused", client=host, limit=reason, connections=self.connections)
             return
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -175,7 +179,7 @@ class Server:
             accepted.close()
             return
         names_users = self._tls is not None and self._tls.names_users
-        connection = Connection(channel, Session(host=host), self._shared, names_users=names_users)
+        connection = ClientConnection(channel, Session(host=host), self._shared, names_users=names_users)
         task = asyncio.get_running_loop().create_task(connection.run())
         self.counters.accepted += 1
         self._connections[task] = connection
@@ -195,7 +199,7 @@ class Server:
         with contextlib.suppress(asyncio.CancelledError):
             error = task.exception()
             if error is not None:
-                self._shared.log.warning("connection_failed", client=host, error=repr(error))
+                log.warning("connection_failed", client=host, error=repr(error))
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,8 @@
 Each process decides alone, from the same list and from its own checks of `/healthz`:
 
 - A partition, and a group, belongs to one process by rendezvous hash of addresses; to the next while that one is down.
+  If a process leaves, only its keys move, and they spread over all others. If it returns, the same keys return
+  (D. Thaler and C. Ravishankar, "Using name-based mappings to increase hit rates", 1998).
 - A process is down after three failed checks in a row. One late answer moves nothing: a move costs a cache and
   rebalances groups. A process that ends by a signal answers `stopping` and is down at once.
 - A process is up after one answer. Until all have noticed, two processes claim a partition, so the sooner the better.
@@ -13,17 +15,19 @@ process that does not own a partition get NOT_LEADER_OR_FOLLOWER and request Met
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
 from ts_endpoint.peers.addresses import Peer, digest_of
 from ts_endpoint.peers.health import HealthClient, HealthUnknown
-from ts_endpoint.peers.rendezvous import owner, seed_of
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 CHECK_SECONDS: Final = 2.0
 DEADLINE_SECONDS: Final = 1.0
@@ -243,3 +247,23 @@ def _problem(peer: Peer, answer: Mapping[str, str]) -> str:
         return f"{peer.health} answers for {answer.get('address')}, not for {peer.address}"
     status = answer.get("status")
     return "" if status == "ok" else f"its status is {status}"
+
+
+def seed_of(candidate: str) -> bytes:
+    """Return what `owner` mixes into the hash for a candidate.
+
+    Args:
+        candidate: a name that is the same in all processes.
+    """
+    return hashlib.blake2b(candidate.encode(), digest_size=32).digest()
+
+
+def owner(key: str, candidates: Sequence[tuple[bytes, T]]) -> T:
+    """Return the candidate that owns a key.
+
+    Args:
+        key: any text.
+        candidates: seed and value of each; at least one.
+    """
+    encoded = key.encode()
+    return max(candidates, key=lambda each: hashlib.blake2b(encoded, digest_size=8, key=each[0]).digest())[1]

@@ -29,11 +29,10 @@ from kio.schema.errors import ErrorCode
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import ObjectFrozen, ObjectNotFound, TieredStorageError
 from ts_endpoint.contract import Session, in_lots
-from ts_endpoint.data.reads import Found, HoleReached, Load, Reads, Wanted
+from ts_endpoint.data.reads import FetchRange, Found, HoleReached, Load, Reads
 from ts_endpoint.protocol.replies import Records, Values
 from ts_endpoint.protocol.requests import Request
-from ts_endpoint.requests.context import Context, code_for, error_of
-from ts_endpoint.requests.epochs import divergence, epoch_error
+from ts_endpoint.requests.context import Context, code_for, divergence, epoch_error, error_of
 from ts_endpoint.topics.lost import Lost
 from ts_endpoint.topics.partitions import Partition, Snapshot
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
@@ -275,7 +274,7 @@ class FetchHandler:
         if offset >= part.end:
             return None
         most = min(left, max(part.wanted.partition_max_bytes, 0))
-        wanted = Wanted(offset, part.end, committed, most, at_least_one)
+        wanted = FetchRange(offset, part.end, committed, most, at_least_one)
         try:
             found = self._reads.attempt(part.partition, part.snapshot, wanted)
         except HoleReached as hole:

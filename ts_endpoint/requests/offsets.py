@@ -14,8 +14,7 @@ from ts_common.json_objects import MAX_INT64
 from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
-from ts_endpoint.requests.context import Context, error_of
-from ts_endpoint.requests.epochs import end_of, epoch_error
+from ts_endpoint.requests.context import Context, end_of, epoch_error, error_of
 from ts_endpoint.requests.times import greatest_time, time_at
 from ts_endpoint.topics.lost import LASTING, Lost
 from ts_endpoint.topics.partitions import Partition, Snapshot

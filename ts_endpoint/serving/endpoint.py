@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -14,13 +15,13 @@ from prometheus_client import CollectorRegistry
 from ts_common.archive.clusters import known_clusters
 from ts_common.errors import AccessDenied, AddressInUse, ConfigurationError, QueryError, StaleStateError, TransientError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_endpoint.contract import Handlers
+from ts_endpoint.contract import EveryonePermitted, Handlers, Permissions
 from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.feeds import Feeds
 from ts_endpoint.data.reads import Reads
 from ts_endpoint.groups.groups import Groups
 from ts_endpoint.groups.offsets_store import OffsetsStore
-from ts_endpoint.network.flow import BytesInFlight
+from ts_endpoint.network.flow import BytesInFlight, Quotas
 from ts_endpoint.network.server import Server
 from ts_endpoint.peers.cluster import STOPPING, Peers, PeerStatus
 from ts_endpoint.peers.handlers import describe_cluster, find_coordinator
@@ -30,13 +31,15 @@ from ts_endpoint.requests.context import Context
 from ts_endpoint.requests.fetch import FetchHandler
 from ts_endpoint.requests.metadata import MetadataHandler
 from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
-from ts_endpoint.serving.options import GroupOffsets, Settings
+from ts_endpoint.security.audit import Audit
+from ts_endpoint.security.login import Sasl
+from ts_endpoint.security.tls import Tls
+from ts_endpoint.security.users import Users
+from ts_endpoint.serving.options import EndpointSettings, GroupOffsets
 from ts_endpoint.serving.readings import readings
-from ts_endpoint.serving.security import Security, secured
 from ts_endpoint.serving.stores import Stores, open_stores
-from ts_endpoint.status.metrics import make_registry
-from ts_endpoint.status.pages import Pages, Verdict
-from ts_endpoint.status.pulse import Pulse
+from ts_endpoint.status.metric_families import make_registry
+from ts_endpoint.status.pages import Pages, Pulse, Verdict
 from ts_endpoint.status.request_counts import RequestCounts
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog
@@ -55,6 +58,50 @@ _LONGEST_PAUSE: Final = 10.0  # seconds between two looks for the first topic
 _HUNG_SECONDS: Final = 20.0  # since the event loop last ran; then only a restart helps
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What protects a listener.
+
+    Attributes:
+        permissions: of users.
+        tls: None for plain TCP.
+        sasl: None if clients need not authenticate by SASL.
+        quotas: of users; None without users.
+        audit: of logins and reads; None if clients do not log in and no file was named: its lines would name no user.
+    """
+
+    permissions: Permissions
+    tls: Tls | None
+    sasl: Sasl | None
+    quotas: Quotas | None
+    audit: Audit | None
+
+
+def secured(settings: EndpointSettings) -> Security:
+    """Return what the options describe. Without a file of users everyone may read everything.
+
+    Args:
+        settings: of the process.
+
+    Raises:
+        ConfigurationError: a file is missing or wrong.
+    """
+    options = settings.options
+    users = None if options.users is None else Users(options.users)
+    try:
+        is_audited = settings.has_logins or options.audit_log is not None
+        audit = Audit(options.audit_log) if is_audited else None
+    except OSError as error:
+        raise ConfigurationError("--audit-log", [f"{options.audit_log}: cannot write: {error.strerror}"]) from error
+    return Security(
+        permissions=EveryonePermitted() if users is None else users,
+        tls=None if settings.tls is None else Tls(settings.tls),
+        sasl=None if users is None or not settings.mechanisms else Sasl(settings.mechanisms, users.keys, users.usual),
+        quotas=None if users is None else Quotas(users.bytes_per_second),
+        audit=audit,
+    )
+
+
 class Endpoint:
     """Builds all rooms on the running event loop; `run` serves.
 
@@ -68,7 +115,7 @@ class Endpoint:
         AddressInUse: another program listens at `--http-address`.
     """
 
-    def __init__(self, settings: Settings, stores: Stores, security: Security) -> None:
+    def __init__(self, settings: EndpointSettings, stores: Stores, security: Security) -> None:
         options = settings.options
         self._settings = settings
         self._stores = stores
@@ -302,7 +349,7 @@ def _described(peer: PeerStatus) -> str:
     return "up, with another --peers or --cluster" if peer.differs else "up"
 
 
-async def serve(settings: Settings, stop_on: Callable[[Callable[[], None]], None]) -> None:
+async def serve(settings: EndpointSettings, stop_on: Callable[[Callable[[], None]], None]) -> None:
     """Run a process of the endpoint.
 
     Args:

@@ -1,4 +1,4 @@
-"""The limit of lines of each event in the log of a process.
+"""The limit of lines of each event in the log of a process: a hostile client cannot fill the log.
 
 A client that fetches from a hole, or joins a group again and again, causes a line each time. Lines of the audit are
 never left out.
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import structlog
 
-from ts_endpoint.network.limited_log import LineLimit
-
+_LINES: Final = 20  # of one event in a period
+_PERIOD_SECONDS: Final = 10.0
 _OF_AUDIT: Final = frozenset({"login_refused", "topic_refused", "topic_read_began", "topic_read"})
 
 
@@ -23,7 +23,8 @@ class LimitedLines:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = LineLimit(clock)
+        self._clock = clock
+        self._periods: dict[str, tuple[float, int]] = {}  # of each event: the start, and the lines since
 
     def __call__(self, logger: Any, method: str, facts: MutableMapping[str, Any]) -> Mapping[str, Any]:
         """Return the facts of a line.
@@ -35,8 +36,13 @@ class LimitedLines:
         event = facts.get("event")
         if not isinstance(event, str) or event in _OF_AUDIT:
             return facts
-        left_out = self._limit.left_out(event)
-        if left_out is None:
+        now, left_out = self._clock(), 0
+        start, lines = self._periods.get(event, (now, 0))
+        if now - start >= _PERIOD_SECONDS:
+            left_out = max(0, lines - _LINES)
+            start, lines = now, 0
+        self._periods[event] = start, lines + 1
+        if lines >= _LINES:
             raise structlog.DropEvent
         return {**facts, "left_out": left_out} if left_out else facts
 

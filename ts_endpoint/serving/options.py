@@ -9,7 +9,7 @@ from typing import Final
 
 from ts_common.errors import ConfigurationError
 from ts_common.http_server.listening import host_and_port
-from ts_endpoint.network.limits import Limits
+from ts_endpoint.network.limits import ListenerLimits
 from ts_endpoint.peers.addresses import Address, Peer, own_entry, parse_address, parse_peers
 from ts_endpoint.security.login import checked_mechanisms
 from ts_endpoint.security.tls import TlsFiles
@@ -59,7 +59,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class EndpointSettings:
     """What the options mean.
 
     Attributes:
@@ -79,7 +79,7 @@ class Settings:
     own: Peer
     tls: TlsFiles | None
     mechanisms: Sequence[str]
-    limits: Limits
+    limits: ListenerLimits
     options: Options
 
     @property
@@ -104,7 +104,7 @@ class _Problems:
         self.found += [f"{prefix}{problem}" for problem in error.problems]
 
 
-def check(options: Options) -> Settings:
+def check(options: Options) -> EndpointSettings:
     """Return what the options mean.
 
     Raises:
@@ -131,14 +131,14 @@ def check(options: Options) -> Settings:
     problems.found += _numbers(options)
     if problems.found or archive is None or listen is None:
         raise ConfigurationError(SOURCE, problems.found)
-    return Settings(
+    return EndpointSettings(
         archive=archive,
         listen=listen,
         peers=listed,
         own=own,
         tls=tls,
         mechanisms=mechanisms,
-        limits=Limits(
+        limits=ListenerLimits(
             connections=options.max_connections,
             connections_per_host=min(options.max_connections, options.max_connections_per_host),
         ),

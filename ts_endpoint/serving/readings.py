@@ -11,8 +11,8 @@ from ts_endpoint.groups.groups import GroupNumbers
 from ts_endpoint.network.server import Server
 from ts_endpoint.peers.cluster import Peers
 from ts_endpoint.serving.stores import Stores
-from ts_endpoint.status.metrics import Reading
-from ts_endpoint.status.pulse import Pulse
+from ts_endpoint.status.metric_families import Reading
+from ts_endpoint.status.pages import Pulse
 from ts_endpoint.status.request_counts import RequestCounts
 from ts_endpoint.topics.archive import ServedArchive
 

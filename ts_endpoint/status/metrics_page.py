@@ -1,7 +1,7 @@
 """`python -m ts_endpoint.status.metrics_page`: the metrics reference as Markdown, from their descriptions."""
 
 from ts_common.store.wrappers.counted import OPERATIONS
-from ts_endpoint.status.metrics import FAMILIES, PREFIX, Family
+from ts_endpoint.status.metric_families import FAMILIES, PREFIX, Family
 
 _SUFFIXES = {"counter": "_total"}
 
@@ -11,7 +11,7 @@ def reference_page() -> str:
     lines = [
         "# Metrics of the endpoint",
         "",
-        "Generated from `ts_endpoint/status/metrics.py` by `make docs`.",
+        "Generated from `ts_endpoint/status/metric_families.py` by `make docs`.",
         "",
         "[The endpoint](endpoint.md) serves them at `/metrics` in Prometheus' text format, with those of the process",
         "(`process_*`) and `ts_endpoint_build_info`. [Monitoring](monitoring.md) describes how to collect metrics.",

@@ -22,7 +22,7 @@ from ts_common.store.factory import open_store
 from ts_endpoint.contract import EveryonePermitted, Permissions, Session
 from ts_endpoint.groups.gate import Lacking, lacking_none
 from ts_endpoint.groups.groups import Groups
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.limits import GroupLimits
 from ts_endpoint.groups.offsets_store import OffsetsStore
 from ts_endpoint.protocol.replies import encode_reply
 from ts_endpoint.protocol.requests import Request, parse_request
@@ -50,13 +50,13 @@ async def room(
     store: ObjectStore | None = None,
     permissions: Permissions | None = None,
     owns: Callable[[str], bool] = lambda _: True,
-    limits: Limits | None = None,
+    limits: GroupLimits | None = None,
     lacking: Lacking = lacking_none,
 ) -> AsyncIterator["Client"]:
     """Return a client of the groups of a process; the process ends in order afterwards."""
     offsets = None if store is None else offsets_store(store)
     groups = Groups(
-        offsets, permissions or EveryonePermitted(), owns, lacking=lacking, limits=limits or Limits(), clock=clock
+        offsets, permissions or EveryonePermitted(), owns, lacking=lacking, limits=limits or GroupLimits(), clock=clock
     )
     try:
         yield Client(groups)

@@ -15,7 +15,7 @@ from tests.endpoint.groups.virtual_time import current, in_virtual_time
 from ts_common.archive.group_offsets import Committed
 from ts_common.errors import StoreUnavailable
 from ts_common.model import TopicPartition
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.limits import GroupLimits
 from ts_endpoint.groups.offsets import Unwritten
 from ts_endpoint.protocol.versions import Api
 
@@ -384,7 +384,7 @@ async def test_a_read_that_ends_after_the_loss_is_not_used(store: UnsteadyStore)
 @in_virtual_time
 async def test_a_group_expires_thirty_days_after_its_last_commit(store: UnsteadyStore) -> None:
     """Its object is deleted. A group with members stays, however old its last commit is."""
-    limits = Limits(flush=3600.0)
+    limits = GroupLimits(flush=3600.0)
     async with room(store, limits=limits) as client:
         (joined,) = await client.stable(group="busy", session=1800)
         await client.commit({"orders-0": 1}, joined, group="busy")
@@ -405,7 +405,7 @@ async def test_a_group_expires_thirty_days_after_its_last_commit(store: Unsteady
 @in_virtual_time
 async def test_groups_expire_in_memory_too() -> None:
     """Without a store."""
-    async with room(limits=Limits(flush=3600.0)) as client:
+    async with room(limits=GroupLimits(flush=3600.0)) as client:
         await client.commit({"orders-0": 1})
         await asyncio.sleep(29 * DAY)
         assert await client.listed() == {"g": "Empty"}
@@ -427,7 +427,7 @@ async def test_offsets_that_are_not_used_leave_the_memory(store: UnsteadyStore) 
 @in_virtual_time
 async def test_memory_that_is_full_makes_room_for_groups_that_the_store_has(store: UnsteadyStore) -> None:
     """The least recently used leave first."""
-    async with room(store, limits=Limits(groups=4)) as client:
+    async with room(store, limits=GroupLimits(groups=4)) as client:
         for number in range(12):
             assert await client.commit({"orders-0": number}, group=f"g{number}") == [ErrorCode.none]
             await client.groups.flush()
@@ -443,7 +443,7 @@ async def test_bytes_of_groups_that_the_store_has_make_room_for_commits(store: U
     """Offsets that are read count as those that are committed, until they leave the memory."""
     async with room(store) as client:
         await client.commit({"orders-0": 1, "orders-1": 1}, group="a")
-    async with room(store, limits=Limits(offset_bytes=1000)) as client:
+    async with room(store, limits=GroupLimits(offset_bytes=1000)) as client:
         await client.fetched("a")
         assert client.groups.numbers().offset_bytes == 2 * 356
         assert await client.commit({"orders-0": 1, "orders-1": 1}, group="b") == [ErrorCode.none] * 2

@@ -8,13 +8,13 @@ from kio.schema.errors import ErrorCode
 
 from tests.endpoint.groups.client import Client, room
 from tests.endpoint.groups.virtual_time import in_virtual_time
-from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.limits import GroupLimits
 
 
 @in_virtual_time
 async def test_a_group_has_a_largest_number_of_members() -> None:
     """Members stay and can join again; there is room once one has left."""
-    async with room(limits=Limits(members=2)) as client:
+    async with room(limits=GroupLimits(members=2)) as client:
         first, second = await client.stable(2)
         for version in (3, 9):
             assert (await client.joined(version=version)).error_code is ErrorCode.group_max_size_reached
@@ -30,7 +30,7 @@ async def test_a_group_has_a_largest_number_of_members() -> None:
 @in_virtual_time
 async def test_ids_that_are_not_used_count_as_members() -> None:
     """Otherwise a client that only requests ids fills the memory. They expire."""
-    async with room(limits=Limits(members=3)) as client:
+    async with room(limits=GroupLimits(members=3)) as client:
         given = [(await client.join(session=10)).error_code for _ in range(5)]
         assert given == [ErrorCode.member_id_required] * 3 + [ErrorCode.group_max_size_reached] * 2
         await asyncio.sleep(11)
@@ -40,16 +40,16 @@ async def test_ids_that_are_not_used_count_as_members() -> None:
 @in_virtual_time
 async def test_a_static_member_can_restart_in_a_full_group() -> None:
     """It replaces itself."""
-    async with room(limits=Limits(members=1)) as client:
+    async with room(limits=GroupLimits(members=1)) as client:
         joined = await client.join(instance="a")
         await client.sync(joined)
         assert (await client.join(instance="a")).error_code is ErrorCode.none
         assert (await client.join(instance="b")).error_code is ErrorCode.group_max_size_reached
 
 
-@pytest.mark.parametrize("limits", [Limits(group_bytes=100_000), Limits(member_bytes=100_000)])
+@pytest.mark.parametrize("limits", [GroupLimits(group_bytes=100_000), GroupLimits(member_bytes=100_000)])
 @in_virtual_time
-async def test_metadata_of_members_has_a_largest_size(limits: Limits) -> None:
+async def test_metadata_of_members_has_a_largest_size(limits: GroupLimits) -> None:
     """For a new member, for one that joins again with more, and for the leader's assignments."""
     async with room(limits=limits) as client:
         (joined,) = await client.stable(protocols=[("range", bytes(60_000))])
@@ -71,7 +71,7 @@ async def test_groups_of_another_process_need_no_memory() -> None:
     """Their members are removed with them."""
     owned = {"a", "b"}
     large = [("range", bytes(60_000))]
-    async with room(limits=Limits(member_bytes=100_000), owns=lambda group: group in owned) as client:
+    async with room(limits=GroupLimits(member_bytes=100_000), owns=lambda group: group in owned) as client:
         await client.stable(group="a", protocols=large)
         assert (await client.joined(group="b", protocols=large)).error_code is ErrorCode.group_max_size_reached
         owned.remove("a")
@@ -82,7 +82,7 @@ async def test_groups_of_another_process_need_no_memory() -> None:
 @in_virtual_time
 async def test_the_number_of_groups_is_limited() -> None:
     """A group without members makes room, one with a member does not."""
-    async with room(limits=Limits(groups=2)) as client:
+    async with room(limits=GroupLimits(groups=2)) as client:
         (first,) = await client.stable(group="a")
         await client.stable(group="b")
         assert (await client.join(group="c")).error_code is ErrorCode.group_max_size_reached
@@ -94,7 +94,7 @@ async def test_the_number_of_groups_is_limited() -> None:
 @in_virtual_time
 async def test_a_group_that_expects_a_member_makes_no_room() -> None:
     """The member has its id and joins with it."""
-    async with room(limits=Limits(groups=1)) as client:
+    async with room(limits=GroupLimits(groups=1)) as client:
         given = await client.join(group="a")
         assert (await client.join(group="b")).error_code is ErrorCode.group_max_size_reached
         assert (await client.join(given.member_id, group="a")).error_code is ErrorCode.none
@@ -103,7 +103,7 @@ async def test_a_group_that_expects_a_member_makes_no_room() -> None:
 @in_virtual_time
 async def test_committed_offsets_of_a_group_have_a_largest_size() -> None:
     """Commits beyond it are refused; those of partitions that the group has are not."""
-    async with room(limits=Limits(group_offset_bytes=4_000)) as client:
+    async with room(limits=GroupLimits(group_offset_bytes=4_000)) as client:
         errors = await client.commit({f"orders-{number}": 1 for number in range(20)})
         assert errors == [ErrorCode.none] * 11 + [ErrorCode.invalid_commit_offset_size] * 9
         assert await client.commit({"orders-0": 2, "orders-19": 2}) == [
@@ -116,7 +116,7 @@ async def test_committed_offsets_of_a_group_have_a_largest_size() -> None:
 @in_virtual_time
 async def test_committed_offsets_of_all_groups_have_a_largest_size() -> None:
     """A deleted group makes room."""
-    async with room(limits=Limits(offset_bytes=1_000)) as client:
+    async with room(limits=GroupLimits(offset_bytes=1_000)) as client:
         assert await client.commit({"orders-0": 1, "orders-1": 1}, group="a") == [ErrorCode.none] * 2
         assert await client.commit({"orders-0": 1}, group="b") == [ErrorCode.invalid_commit_offset_size]
         await client.delete("a")

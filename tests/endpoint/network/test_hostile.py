@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.endpoint.network.raw_client import RawClient, framed, parsed
 from tests.endpoint.network.requests import HEARTBEAT
 from tests.endpoint.network.small_cluster import SmallCluster, serve
-from ts_endpoint.contract import Session
-from ts_endpoint.network import large_messages
-from ts_endpoint.network.ends import ConnectionEnds
+from ts_endpoint.contract import ConnectionEnds, Session
+from ts_endpoint.network import frames
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import SERVED, Api
+from ts_endpoint.serving.line_limit import LimitedLines
 
 VALID = framed(Api.API_VERSIONS, 3, client_software_name="librdkafka", client_software_version="2.16.1")
 
@@ -211,7 +211,7 @@ def test_a_large_message_does_not_stop_the_others(name: str, monkeypatch: pytest
     """While it is parsed, or its reply is encoded, another client is served."""
     cluster = SmallCluster()
     served = threading.Event()
-    original = getattr(large_messages, name)
+    original = getattr(frames, name)
 
     def slow(*arguments: Any) -> Any:
         assert served.wait(30), "no other client was served"
@@ -222,7 +222,7 @@ def test_a_large_message_does_not_stop_the_others(name: str, monkeypatch: pytest
         return {"groups": [{"group_id": each, **nothing} for each in request.body.groups]}
 
     async def client() -> Any:
-        monkeypatch.setattr(large_messages, name, slow)
+        monkeypatch.setattr(frames, name, slow)
         attacker, other = [await RawClient.open(cluster.bootstrap) for _ in range(2)]
         await attacker.send(framed(Api.DESCRIBE_GROUPS, 0, groups=("a group with a name",) * 5_000))
         for _ in range(100):
@@ -260,6 +260,6 @@ def test_memory_does_not_grow_under_attack() -> None:
         await other.close()
         return last - first
 
-    with structlog.testing.capture_logs() as logs:
+    with structlog.testing.capture_logs([LimitedLines()]) as logs:
         assert serve(cluster, client) < 8 << 20
     assert len(logs) < 2_000

@@ -17,11 +17,12 @@ from tests.endpoint.network.requests import FETCH, fetched
 from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
 from ts_endpoint.contract import Session
 from ts_endpoint.network.flow import BytesInFlight
-from ts_endpoint.network.limits import Limits
+from ts_endpoint.network.limits import ListenerLimits
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
 from ts_endpoint.security.tls import Tls, TlsFiles
+from ts_endpoint.serving.line_limit import LimitedLines
 
 
 def counters(cluster: SmallCluster) -> Any:
@@ -59,8 +60,8 @@ def test_connections_above_a_limit_are_closed_at_once(name: str) -> None:
             await each.ask(Api.API_VERSIONS, 0)
             await each.close()
 
-    with structlog.testing.capture_logs() as logs:
-        serve(cluster, client, limits=Limits(**{name: 3}))
+    with structlog.testing.capture_logs([LimitedLines()]) as logs:
+        serve(cluster, client, limits=ListenerLimits(**{name: 3}))
 
     assert counters(cluster).refused == {name: 100}
     assert len(logs) <= 20

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ts_endpoint.peers.addresses import parse_peers
-from ts_endpoint.peers.cluster import Peers
-from ts_endpoint.peers.rendezvous import owner, seed_of
+from ts_endpoint.peers.cluster import Peers, owner, seed_of
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,8}:[1-9][0-9]{0,3}", fullmatch=True), min_size=2, max_size=7, unique=True)
 KEYS = st.lists(st.text(max_size=20), max_size=50)

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ts_endpoint.status.metrics import FAMILIES, PREFIX, make_registry
+from ts_endpoint.status.metric_families import FAMILIES, PREFIX, make_registry
 from ts_endpoint.status.metrics_page import reference_page
 from ts_endpoint.status.request_counts import Durations
 

@@ -9,9 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ts_common.errors import AddressInUse, ConfigurationError
-from ts_endpoint.status.metrics import make_registry
-from ts_endpoint.status.pages import Pages, Verdict
-from ts_endpoint.status.pulse import Pulse
+from ts_endpoint.status.metric_families import make_registry
+from ts_endpoint.status.pages import Pages, Pulse, Verdict
 
 
 def asked(pages: Pages, path: str) -> tuple[int, str]:

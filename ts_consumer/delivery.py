@@ -17,10 +17,10 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from ts_consumer.arrow_rows import EMPTY, live_rows, table_rows
+from ts_consumer.consumer_parts import ConsumerParts
+from ts_consumer.delivery_queue import DeliveryQueue, Taken
 from ts_consumer.live import Place, is_reset, place_after, place_of
-from ts_consumer.partitions import Assigned, State
-from ts_consumer.parts import Parts
-from ts_consumer.ready import Ready, Taken
+from ts_consumer.partitions import Assigned, AssignedState
 from ts_reader.decode.arrow_schema import count_far, far_warning
 
 _SLICE_SECONDS: Final = 0.05  # of a wait for one tier while the other may have something
@@ -32,7 +32,7 @@ _LIVE_ROWS: Final = 1000  # live messages that become rows at once
 log = structlog.get_logger()
 
 
-class HandOut:
+class Delivery:
     """Hands records out; one call at a time.
 
     Attributes:
@@ -43,10 +43,10 @@ class HandOut:
         parts: of the consumer.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ConsumerParts) -> None:
         self.archive_records, self.kafka_records = 0, 0
         self._parts = parts
-        self._ready = Ready(parts.assignment)
+        self._ready = DeliveryQueue(parts.assignment)
         self._stores = parts.configuration.stores_offsets
         self._looked_at = 0.0  # when the live part was polled
         self._has_warned_of_times = False
@@ -146,7 +146,7 @@ class HandOut:
         missing = count - before
         wait -= self._look(missing if wait else max(missing, _LOT), wait)
         size = ready.settle()
-        for part in parts.assignment.in_turn(State.HISTORY):
+        for part in parts.assignment.in_turn(AssignedState.HISTORY):
             while size < count and not part.is_paused:
                 taken = part.take(parts.prefetch, _LOT)
                 if not taken:
@@ -173,7 +173,7 @@ class HandOut:
                 rows = len(messages)
         if self._ready.settle():  # an event, or more than this call returns
             return tables
-        for part in parts.assignment.in_turn(State.HISTORY):
+        for part in parts.assignment.in_turn(AssignedState.HISTORY):
             while rows < count and not part.is_paused:
                 taken = part.take_rows(parts.prefetch, count - rows)
                 if taken is None:
@@ -198,7 +198,7 @@ class HandOut:
         self._looked_at = monotonic()
         blocks = 0.0
         if live is not None:
-            has_live = any(part.state is State.LIVE for part in assignment)
+            has_live = any(part.state is AssignedState.LIVE for part in assignment)
             blocks = wait if has_live or not len(assignment) else 0.0
             before = assignment.changes
             try:
@@ -213,7 +213,7 @@ class HandOut:
 
     def _share(self, count: int) -> int:
         """Return how many live messages a look may add: a busy topic in Kafka does not stop the archive."""
-        return count // 2 if count > 1 and self._parts.assignment.in_turn(State.HISTORY) else count
+        return count // 2 if count > 1 and self._parts.assignment.in_turn(AssignedState.HISTORY) else count
 
     def _sort(self, messages: list[Message], *, is_same: bool) -> None:
         """Keep the live messages that the application may get now.
@@ -289,9 +289,9 @@ class HandOut:
             if is_reset(error):
                 if part is not None:
                     transitions.leave_live(part, error.str())
-            elif part is None or part.state is State.LIVE:
+            elif part is None or part.state is AssignedState.LIVE:
                 ready.add_events([message])
-        elif part is None or part.state is not State.LIVE or offset is None or offset < part.offset_wanted:
+        elif part is None or part.state is not AssignedState.LIVE or offset is None or offset < part.offset_wanted:
             transitions.passages.dropped += 1
         elif part.is_fresh and offset not in {part.next, part.jumped_to}:
             transitions.passages.dropped += 1

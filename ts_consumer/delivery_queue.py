@@ -65,7 +65,7 @@ class Taken:
     live: int = 0
 
 
-class Ready:
+class DeliveryQueue:
     """Messages and events that the application has not got.
 
     Args:

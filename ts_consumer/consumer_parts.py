@@ -16,7 +16,7 @@ from ts_consumer.transitions import Transitions
 _LOOK_UPS: Final = 8  # threads; each waits for a broker or the store
 
 
-class Parts:
+class ConsumerParts:
     """The parts of a consumer.
 
     Attributes:

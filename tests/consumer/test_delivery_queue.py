@@ -15,10 +15,10 @@ from dev.local.kafka.cluster import Record
 from dev.local.waiting import wait_for
 from tests.consumer.archives import PROTOCOLS, Both, fill, ship
 from tests.matrix import cases
-from ts_consumer import Mode, TieredConsumer
+from ts_consumer import TieredConsumer, TierMode
+from ts_consumer.delivery_queue import DeliveryQueue
 from ts_consumer.live import LivePart, place_after
 from ts_consumer.partitions import Assigned, Assignment
-from ts_consumer.ready import Ready
 
 TOPIC = "ready"
 Place = tuple[int | None, int | None]
@@ -41,7 +41,7 @@ class Made:
         self.parts = [Assigned((TOPIC, number), 0) for number in range(2)]
         for part in self.parts:
             self.assignment.put(part)
-        self.ready = Ready(self.assignment)
+        self.ready = DeliveryQueue(self.assignment)
 
     def add(self, places: Sequence[tuple[int, int]]) -> None:
         """Add one lot of messages."""
@@ -131,13 +131,15 @@ def test_an_event_of_a_former_assign_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("seed", cases(range(3), quick=[0]))
-@pytest.mark.parametrize("mode", [Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED, Mode.TIERED_STORAGE_ONLY])
+@pytest.mark.parametrize(
+    "mode", [TierMode.KAFKA_PREFERRED, TierMode.TIERED_STORAGE_PREFERRED, TierMode.TIERED_STORAGE_ONLY]
+)
 def test_a_mix_of_calls_returns_each_record_once_in_order(
-    both: Both, ends: tuple[list[int], list[int]], mode: Mode, seed: int
+    both: Both, ends: tuple[list[int], list[int]], mode: TierMode, seed: int
 ) -> None:
     """`poll`, `consume` and `consume_arrow` alternate, between pauses; positions follow what was handed out."""
     draw = random.Random(seed)
-    nexts, last = [0, 0], ends[0] if mode is Mode.TIERED_STORAGE_ONLY else ends[1]
+    nexts, last = [0, 0], ends[0] if mode is TierMode.TIERED_STORAGE_ONLY else ends[1]
     with both.consumer(mode, f"mix-{seed}") as consumer:
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(2)])
         paused: set[int] = set()
@@ -179,7 +181,7 @@ def _next(consumer: TieredConsumer, draw: random.Random) -> list[tuple[int, int]
 def test_a_seek_between_polls_continues_there(both: Both, ends: tuple[list[int], list[int]]) -> None:
     """What was ready before the seek is dropped, on the archive's side of the seam and on Kafka's."""
     first, last = ends[0][0] // 4, ends[1][0] - 3
-    with both.consumer(Mode.KAFKA_PREFERRED, "seek-ready") as consumer:
+    with both.consumer(TierMode.KAFKA_PREFERRED, "seek-ready") as consumer:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         for offset in (0, last, first, last):
             consumer.seek(TopicPartition(TOPIC, 0, offset))
@@ -199,14 +201,14 @@ class Mistake(Exception):
     """An error of the application's callback."""
 
 
-@pytest.mark.parametrize("mode", [Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_ONLY])
+@pytest.mark.parametrize("mode", [TierMode.KAFKA_PREFERRED, TierMode.TIERED_STORAGE_ONLY])
 def test_a_callback_that_raises_an_error_loses_nothing(
-    both: Both, ends: tuple[list[int], list[int]], mode: Mode
+    both: Both, ends: tuple[list[int], list[int]], mode: TierMode
 ) -> None:
     """The call raises the callback's error, the next call returns all that the first one had, and `close` ends."""
     raised: list[int] = []
     found: list[int | None] = []
-    end = ends[0][0] if mode is Mode.TIERED_STORAGE_ONLY else ends[1][0]
+    end = ends[0][0] if mode is TierMode.TIERED_STORAGE_ONLY else ends[1][0]
 
     def statistics(_: str) -> None:
         if len(raised) < 40:
@@ -235,7 +237,7 @@ def test_a_rebalance_callback_that_raises_an_error_changes_no_assignment(
         raise Mistake
 
     found: list[int | None] = []
-    consumer = TieredConsumer(both.config(Mode.KAFKA_PREFERRED, f"rebalance-{protocol}") | PROTOCOLS[protocol])
+    consumer = TieredConsumer(both.config(TierMode.KAFKA_PREFERRED, f"rebalance-{protocol}") | PROTOCOLS[protocol])
     consumer.subscribe([TOPIC], on_assign=fail, on_revoke=fail)
     try:
         with pytest.raises(Mistake):
@@ -270,7 +272,7 @@ def test_an_interrupted_call_loses_nothing(both: Both) -> None:
     both.cluster.create_topic("interrupted", partitions=1)
     former = signal.signal(signal.SIGALRM, interrupt)
     try:
-        with both.consumer(Mode.KAFKA_PREFERRED, "interrupted", fetch_wait_max_ms=10) as consumer:
+        with both.consumer(TierMode.KAFKA_PREFERRED, "interrupted", fetch_wait_max_ms=10) as consumer:
             consumer.assign([TopicPartition("interrupted", 0, 0)])
             wait_for(step, "all records, and five interrupts", every=0.0)
     finally:
