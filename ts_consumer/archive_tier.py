@@ -48,12 +48,8 @@ class ArchivedPartition:
     """What the archive has of a partition at one moment.
 
     Attributes:
-        store: of its objects.
-        query: of the partition.
-        view: of the partition.
         extent: its offsets; with `read_committed` they end at the last stable offset.
         topic_id: of the incarnation; None if the archive has none.
-        version: the ETag of its commit.
     """
 
     store: ObjectStore
@@ -73,8 +69,6 @@ class HistoryPlan:
         start: the first offset.
         end: the next offset after it was read.
         losses: offsets of the range that are passed over.
-        view: of the partition.
-        store: of its objects.
         topic_id: of the incarnation; None if the archive has none.
     """
 
@@ -92,7 +86,6 @@ class _Known:
     """What the last look at a partition found.
 
     Attributes:
-        archived: the partition.
         listed: the monotonic time of the look.
     """
 
@@ -107,11 +100,7 @@ class _Known:
 
 
 class ArchiveTier:
-    """The archive of a consumer; thread-safe.
-
-    Args:
-        configuration: of the consumer.
-    """
+    """The archive of a consumer; thread-safe."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -184,7 +173,6 @@ class ArchiveTier:
         """Return what is read from an offset on: to the end of the archive, or to the first lost offset.
 
         Args:
-            archived: the partition.
             offset: in its extent.
             kafka_start: the plan ends with the archive's segment that has this offset, or where one begins with it;
                 None for no such end. Kafka cannot have an offset below it later, so no look before that end finds one.

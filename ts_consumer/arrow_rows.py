@@ -24,8 +24,6 @@ def table_rows(topic: str, partition: int, rows: pa.RecordBatch) -> pa.Table:
     """Return archived rows as a table.
 
     Args:
-        topic: of the rows.
-        partition: of the rows.
         rows: with the columns of `ts_consumer.messages.COLUMNS`.
     """
     columns: dict[str, Any] = dict(zip(rows.schema.names, rows.columns, strict=True))

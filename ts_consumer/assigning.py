@@ -25,7 +25,6 @@ class Assigning:
 
     Args:
         owner: what callbacks get as their first argument.
-        parts: of the consumer.
     """
 
     def __init__(self, owner: Any, parts: ConsumerParts) -> None:

@@ -202,7 +202,6 @@ class AIOTieredConsumer(AIOConsumer):
     Args:
         consumer_conf: as of `TieredConsumer`.
         max_workers: threads that wait in calls; a callback that calls needs one more.
-        executor: instead of threads of its own.
 
     Raises:
         ValueError: `max_workers` is below 1.

@@ -20,18 +20,12 @@ class ConsumerParts:
     """The parts of a consumer.
 
     Attributes:
-        configuration: of the consumer.
         live: the live part; None without one.
         brokers: sends requests to brokers; None without a live part.
-        archive: the archive.
-        prefetch: reads the archive.
-        assignment: the partitions.
-        executor: runs look-ups.
         resolver: looks partitions up.
         transitions: between the states of partitions.
 
     Args:
-        configuration: of the consumer.
         options: further arguments of `confluent_kafka.Consumer`.
 
     Raises:

@@ -38,9 +38,6 @@ class Delivery:
     Attributes:
         archive_records: that applications got from the archive.
         kafka_records: that they got from Kafka.
-
-    Args:
-        parts: of the consumer.
     """
 
     def __init__(self, parts: ConsumerParts) -> None:
@@ -139,7 +136,6 @@ class Delivery:
 
         Args:
             before: how many are ready.
-            count: wanted.
             wait: seconds.
         """
         parts, ready = self._parts, self._ready
@@ -222,7 +218,6 @@ class Delivery:
         message of each partition has passed this check, so whole lots are accepted then.
 
         Args:
-            messages: of one call.
             is_same: whether the assignment did not change in that call.
         """
         are_records = bool(messages) and not any(map(Message.error, messages))

@@ -56,7 +56,6 @@ class Taken:
         messages: with events.
         ends: the place after the messages of each partition.
         archived: the number of messages of the archive.
-        live: the number of messages of Kafka.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -66,11 +65,7 @@ class Taken:
 
 
 class DeliveryQueue:
-    """Messages and events that the application has not got.
-
-    Args:
-        assignment: the partitions.
-    """
+    """Messages and events that the application has not got."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._find = assignment.find
@@ -105,7 +100,6 @@ class DeliveryQueue:
         """Move the place after the last messages of a partition; return False if nothing of it is ready.
 
         Args:
-            part: the partition.
             place: behind markers of transactions.
         """
         for run in reversed(self._runs):

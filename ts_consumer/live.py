@@ -62,7 +62,6 @@ class LivePart:
         """Assign partitions so that none of them fetches.
 
         Args:
-            partitions: to assign.
             assign: librdkafka's `assign` or `incremental_assign`.
 
         Raises:
@@ -77,7 +76,6 @@ class LivePart:
         """Continue a parked partition at an offset; return False if its fetcher does not run.
 
         Args:
-            partition: topic and number.
             offset: the next one.
             epoch: of the record before the offset, which the broker compares; None if it is unknown.
             paused: whether the application paused it.
@@ -180,7 +178,6 @@ def place_of(partition: Key, offset: int, epoch: int | None) -> TopicPartition:
     """Return a place of librdkafka.
 
     Args:
-        partition: topic and number.
         offset: the next one.
         epoch: leader epoch of the record before it; None if it is unknown.
     """

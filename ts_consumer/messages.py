@@ -26,8 +26,6 @@ def messages_of(topic: str, partition: int, rows: pa.RecordBatch, epochs: EpochH
     """Return the messages of rows.
 
     Args:
-        topic: of the rows.
-        partition: of the rows.
         rows: with the columns of `COLUMNS`.
         epochs: which leader epoch wrote which offset.
     """

@@ -31,15 +31,12 @@ class Assigned:
     A new object is made at each assign and each seek. So no answer to a request of an earlier one counts.
 
     Attributes:
-        key: topic and number.
         wanted: the offset to begin with, or one of librdkafka's logical offsets.
         next: the first offset that is not ready for the application; None before it is known.
         position: what `position()` returns; None before the application got a record.
         position_epoch: the leader epoch of the record before the position; None if it is unknown.
-        state: of the partition.
         is_paused: whether the application paused it.
         resolving: the look-up that is under way.
-        reading: of the archive.
         retry_at: the monotonic time of the next attempt.
         history: what was read last of the archive since the assign or the seek; None if nothing was.
         is_fresh: whether no live message was accepted since the live part joined.
@@ -171,7 +168,6 @@ class Assignment:
     """All assigned partitions, by topic and number.
 
     Attributes:
-        topics: of the partitions.
         changes: how often a partition was added, replaced or removed.
     """
 

@@ -30,9 +30,6 @@ class Reading:
         buffered: batches that the application has not got.
         has_ended: whether all batches were read; then there may still be buffered ones.
         error: what ended the reading.
-
-    Args:
-        plan: what to read.
     """
 
     def __init__(self, plan: HistoryPlan) -> None:

@@ -48,8 +48,6 @@ class Resolver:
     """Looks partitions up; used on threads.
 
     Args:
-        configuration: of the consumer.
-        archive: the archive.
         brokers: returns what sends requests to brokers; None without brokers.
     """
 
@@ -70,7 +68,6 @@ class Resolver:
         """Return the next offset and its tier.
 
         Args:
-            key: of the partition.
             wanted: an offset, or one of librdkafka's logical offsets.
             history: what the application read last of the archive; None if it read nothing there.
             refusal: the brokers' reason, if they refused that offset.
@@ -267,7 +264,6 @@ def _is_behind(archived: ArchivedPartition, offset: int, epoch: int | None) -> b
     """Return whether the archive still has an earlier leader's records where the application has a later one's.
 
     Args:
-        archived: the partition.
         offset: the next one.
         epoch: the leader epoch of the record before it that the application has; None if it is unknown.
 

@@ -60,7 +60,6 @@ def with_tiers(callback: Callable[[str], Any], statistics: Callable[[], TierStat
 
     Args:
         callback: the application's `stats_cb`.
-        statistics: returns those of the tiers.
     """
 
     def added(text: str) -> Any:

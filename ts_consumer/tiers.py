@@ -39,12 +39,10 @@ class Tiers:
     """What `TieredConsumer` does in the modes that read the archive.
 
     Attributes:
-        parts: of the consumer.
         delivery: what applications get.
 
     Args:
         owner: what callbacks get as their first argument.
-        configuration: of the consumer.
         options: further arguments of `confluent_kafka.Consumer`.
     """
 

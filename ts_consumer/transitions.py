@@ -60,11 +60,7 @@ class Transitions:
     """Moves partitions from state to state.
 
     Attributes:
-        configuration: of the consumer.
-        assignment: its partitions.
-        prefetch: reads the archive.
         resolver: looks partitions up.
-        executor: runs look-ups.
         live: returns the live part; None without one.
         forget: makes the archive's next look read everything again.
         passages: what happened so far.
@@ -92,12 +88,7 @@ class Transitions:
         return events
 
     def leave_live(self, part: Assigned, reason: str) -> None:
-        """Handle that brokers refused the offset of a partition, and that its fetcher has ended.
-
-        Args:
-            part: the partition.
-            reason: of the brokers.
-        """
+        """Handle that brokers refused the offset of a partition, and that its fetcher has ended."""
         part.is_dead, part.jumped_to = True, None
         if part.state is AssignedState.LIVE:
             part.state, part.refusal = AssignedState.RESOLVE, reason

@@ -30,12 +30,7 @@ class ChunkCache:
         self._recent: OrderedDict[Chunk, str] = OrderedDict()
 
     def find(self, key: str, offset: int) -> Chunk | None:
-        """Return the chunk of an object that covers an offset; None without one.
-
-        Args:
-            key: of the object.
-            offset: to find.
-        """
+        """Return the chunk of an object that covers an offset; None without one."""
         chunks = self._by_key.get(key)
         if chunks is not None:
             # Reads that began at different positions overlap, so the last chunk that begins below may end below too.
@@ -49,12 +44,7 @@ class ChunkCache:
         return None
 
     def add(self, key: str, chunk: Chunk) -> None:
-        """Keep a chunk; evict others if there is no room.
-
-        Args:
-            key: of its object.
-            chunk: to keep.
-        """
+        """Keep a chunk; evict others if there is no room."""
         chunks = self._by_key.setdefault(key, [])
         chunks.insert(bisect_right(chunks, chunk.covers_from, key=_BY_OFFSET), chunk)
         self._recent[chunk] = key

@@ -77,12 +77,9 @@ class ChunkReader:
     """Reads the chunks of a copy in order, on one thread at a time.
 
     Args:
-        store: of the object.
-        copy: of a segment.
         position: of a batch in the object, by the `.index`; it is checked when the first chunk is read.
         offset: that the read begins with.
         most_bytes: of one batch.
-        memory: of chunks.
     """
 
     def __init__(

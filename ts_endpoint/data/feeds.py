@@ -34,20 +34,15 @@ class Feed:
     """Loads the chunks of one segment in order; on the event loop, with requests on threads.
 
     Attributes:
-        copy: of the segment.
         head: the offset after what is loaded; at first, the offset that it was begun for.
         has_ended: whether the segment's end is loaded.
         error: what ended it.
 
     Args:
-        executor: runs requests.
-        store: of the segment.
-        copy: of the segment.
         offset: that a reader wants.
         positions: finds where to begin.
         keep: receives each chunk.
         most_batch_bytes: of one batch.
-        memory: of chunks.
     """
 
     def __init__(
@@ -121,7 +116,6 @@ class Feed:
         """Note that a reader has consumed a chunk, and read further ahead.
 
         Args:
-            chunk: of the same segment.
             most_ahead: bytes, for each feed.
         """
         self.used_at = monotonic()
@@ -212,8 +206,6 @@ class Feeds:
         shared: loads that found a feed of another reader.
 
     Args:
-        cache: of chunks.
-        executor: runs requests.
         most_batch_bytes: of one batch.
     """
 

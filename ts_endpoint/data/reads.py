@@ -82,8 +82,6 @@ class Found:
     """The answer to a client.
 
     Attributes:
-        views: of whole batches.
-        nbytes: of the views.
         next_offset: after the last batch.
         aborted: transactions that the client hides.
     """
@@ -122,11 +120,9 @@ class Reads:
     """Answers reads of all partitions; on the event loop.
 
     Attributes:
-        passed_over: holes.
         rewritten: the number of ranges whose batches were rewritten.
 
     Args:
-        feeds: of chunks.
         executor: decodes batches and rewrites them; each thread can need several hundred megabytes.
         passes_holes: whether a reader continues after a hole; otherwise `HoleReached` is raised there.
     """

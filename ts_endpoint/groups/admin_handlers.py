@@ -26,11 +26,8 @@ class AdminHandlers:
     """Handlers of requests that tools send.
 
     Args:
-        loop: the event loop.
         gate: checks each request first.
-        coordinator: of the groups.
         keeper: of their offsets.
-        limits: bounds of groups.
         flush: called when a group was deleted, so that its object does not stay until the next flush.
     """
 

@@ -30,8 +30,6 @@ class Join:
         group: id of the group.
         member_id: empty for a new member.
         instance: `group.instance.id`; None without one.
-        client_id: name of the client.
-        host: its address.
         session: seconds of the session timeout.
         rebalance: seconds of the rebalance timeout.
         protocol_type: `consumer`, `connect` and others.
@@ -54,12 +52,7 @@ class Join:
 
 
 class Coordinator:
-    """All classic groups of this process.
-
-    Args:
-        loop: the event loop.
-        limits: bounds of groups.
-    """
+    """All classic groups of this process."""
 
     def __init__(self, loop: AbstractEventLoop, limits: GroupLimits) -> None:
         self._loop = loop
@@ -133,7 +126,6 @@ class Coordinator:
         """Handle a SyncGroup; `answer` is called now or when the leader has sent the assignments.
 
         Args:
-            name: of the group.
             generation: as the member has it.
             member_id: its id.
             instance: its `group.instance.id`.

@@ -23,7 +23,6 @@ class Gate:
     """Decides whether a request of a group is handled.
 
     Args:
-        permissions: of users.
         owns: returns whether this process is the coordinator of a group.
         lacking: returns the partitions that do not exist.
         on_lost: called with a group that this process does not own.
@@ -42,7 +41,6 @@ class Gate:
         """Return the error of a request; None if it is handled.
 
         Args:
-            session: of the connection.
             group: id of the group.
             may_be_empty: whether the empty id is accepted, as Kafka does for offsets without a group.
         """
@@ -58,12 +56,7 @@ class Gate:
         return None
 
     async def refused(self, session: Session, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """Return the errors of partitions whose offsets a broker refuses before its coordinator gets the rest.
-
-        Args:
-            session: of the connection.
-            partitions: of the request.
-        """
+        """Return the errors of partitions whose offsets a broker refuses before its coordinator gets the rest."""
         topics = {each.topic for each in partitions}
         readable = {topic for topic in topics if self.may_read(session, topic)}
         permitted = [each for each in partitions if each.topic in readable]

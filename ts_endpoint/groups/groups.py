@@ -34,7 +34,6 @@ class GroupNumbers:
 
     Attributes:
         groups: number of groups in memory in each state, by the names of Kafka's tools.
-        members: of all groups.
         rebalances: generations that began with a member, since the start.
         commits: offsets that were committed, since the start.
         offset_bytes: about how many bytes of memory committed offsets need.
@@ -62,11 +61,9 @@ class Groups:
 
     Args:
         offsets: store of committed offsets; None keeps them in memory only.
-        permissions: of users.
         owns: returns whether this process is the coordinator of a group. Call `ownership_changed` when its answers
             change.
         lacking: returns the partitions that the archive does not have.
-        limits: bounds of groups.
         clock: returns milliseconds since the epoch.
     """
 

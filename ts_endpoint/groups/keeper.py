@@ -49,9 +49,7 @@ class Keeper:
     """The committed offsets of all groups of this process.
 
     Args:
-        loop: the event loop.
         store: None keeps offsets in memory only.
-        limits: bounds of groups.
         clock: returns milliseconds since the epoch.
 
     Attributes:

@@ -36,10 +36,6 @@ class Alarm:
 
     A heartbeat only moves the deadline. The timer of the loop is set again when it fires early, so ten thousand
     members do not fill the loop with cancelled timers.
-
-    Args:
-        loop: the event loop.
-        call: the function.
     """
 
     __slots__ = ("_call", "_deadline", "_handle", "_loop")
@@ -84,7 +80,6 @@ class Member:
     Attributes:
         id: the coordinator created it; a static member gets another one at each start.
         instance: `group.instance.id` of a static member; None for a dynamic one.
-        client_id: name of the client.
         host: address of the client, as Kafka prints it.
         session: seconds without a heartbeat until the member is removed.
         rebalance: seconds that a rebalance waits for it.

@@ -26,9 +26,7 @@ class MembershipHandlers:
     """Handlers of requests that members send.
 
     Args:
-        loop: the event loop.
         gate: checks each request first.
-        coordinator: of the groups.
     """
 
     def __init__(self, loop: AbstractEventLoop, gate: Gate, coordinator: Coordinator) -> None:

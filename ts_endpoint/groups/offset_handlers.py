@@ -28,11 +28,8 @@ class OffsetHandlers:
     """Handlers of commits and fetches of offsets.
 
     Args:
-        loop: the event loop.
         gate: checks each request first.
-        coordinator: of the groups.
         keeper: of their offsets.
-        limits: bounds of groups.
     """
 
     def __init__(

@@ -31,7 +31,6 @@ class OffsetsStore:
 
     Args:
         store: the store of the cluster's own objects.
-        keys: of the cluster.
         clock: returns milliseconds since the epoch.
     """
 

@@ -25,8 +25,6 @@ class Rounds:
     """Runs the rebalances of all groups.
 
     Args:
-        loop: the event loop.
-        limits: bounds of groups.
         budget: bytes of the members of all groups.
 
     Attributes:

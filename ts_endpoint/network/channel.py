@@ -132,7 +132,6 @@ class TlsChannel(Channel):
 
     Args:
         connected: as of `Channel`.
-        context: of the server.
     """
 
     def __init__(self, connected: socket.socket, context: ssl.SSLContext) -> None:

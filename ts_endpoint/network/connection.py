@@ -58,13 +58,9 @@ class Shared:
     """What the connections of a listener share.
 
     Args:
-        handlers: of requests.
-        limits: of the listener.
-        counters: of the listener.
         in_flight: bytes of replies.
         quotas: of users; None for no quotas.
         sasl: of the listener; None if clients need not authenticate by SASL.
-        audit: of logins and reads.
     """
 
     def __init__(
@@ -121,8 +117,6 @@ class ClientConnection:
         session: what handlers receive.
 
     Args:
-        channel: its socket.
-        session: of the client.
         shared: with the other connections.
         names_users: whether a certificate names the user (mutual TLS).
     """

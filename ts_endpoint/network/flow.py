@@ -107,7 +107,6 @@ class BytesInFlight:
         has may send that batch, as a broker does. It need not return what it does not use.
 
         Args:
-            session: of the connection.
             wanted: bytes.
 
         Returns:

@@ -42,12 +42,10 @@ class Server:
         handlers: of requests. ApiVersions and SASL need no handler; Produce and DeleteRecords are refused without one.
         host: name or address to listen on.
         port: 0 chooses a free one.
-        limits: of connections and their frames.
         tls: None for plain TCP.
         sasl: None if clients need not authenticate by SASL.
         in_flight: shared with the handlers that reserve bytes; None for an own one of 256 MiB.
         quotas: bytes a second of users; None for no quotas.
-        audit: of logins and reads.
     """
 
     def __init__(

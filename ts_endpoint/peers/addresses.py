@@ -21,7 +21,6 @@ class Address:
 
     Attributes:
         host: name or IP address; one of IPv6 without brackets.
-        port: of TCP.
     """
 
     host: str
@@ -106,7 +105,6 @@ def own_entry(peers: Sequence[Peer], advertised: Address) -> Peer:
     """Return the entry of this process.
 
     Args:
-        peers: the whole list.
         advertised: how clients connect to this process.
 
     Raises:
@@ -124,7 +122,6 @@ def digest_of(cluster: str, peers: Sequence[Peer]) -> str:
     """Return 16 hexadecimal digits that are equal in processes with the same cluster and the same list.
 
     Args:
-        cluster: name of the archived cluster.
         peers: the whole list, in order.
     """
     described = json.dumps([cluster, *(str(peer.address) for peer in peers)])

@@ -69,12 +69,10 @@ class Peers:
     Every method but `start`, `leave` and `close` may be called on any thread.
 
     Args:
-        cluster: name of the archived cluster.
         listed: all processes in order; only this one for a cluster of one process.
         own: this process, one of them.
         on_change: called on the event loop when the set of living processes changes.
         check_seconds: between two checks of a process.
-        deadline_seconds: of a check.
     """
 
     def __init__(
@@ -115,7 +113,6 @@ class Peers:
 
         Args:
             topic: its name as clients use it.
-            partition: its number.
         """
         return self._owner(f"partition {topic}-{partition}").node_id
 
@@ -141,7 +138,6 @@ class Peers:
 
         Args:
             topic: its name as clients use it.
-            partition: its number.
         """
         return self.leader_of(topic, partition) == self.self_id
 
@@ -262,7 +258,6 @@ def owner(key: str, candidates: Sequence[tuple[bytes, T]]) -> T:
     """Return the candidate that owns a key.
 
     Args:
-        key: any text.
         candidates: seed and value of each; at least one.
     """
     encoded = key.encode()

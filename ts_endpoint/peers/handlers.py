@@ -21,7 +21,6 @@ def find_coordinator(peers: Peers, permissions: Permissions) -> Handler:
     """Return the handler of FindCoordinator.
 
     Args:
-        peers: the processes.
         permissions: a user gets the coordinators of groups that it may use.
     """
 
@@ -58,11 +57,7 @@ def _coordinator(peers: Peers, permissions: Permissions, session: Session, key_t
 
 
 def describe_cluster(peers: Peers) -> Handler:
-    """Return the handler of DescribeCluster.
-
-    Args:
-        peers: the processes.
-    """
+    """Return the handler of DescribeCluster."""
 
     async def handle(request: Request, session: Session) -> Values:
         del session

@@ -40,8 +40,6 @@ class Request:
     """One request of a client.
 
     Attributes:
-        api: its kind.
-        version: of the kind.
         correlation: number that the reply has too.
         client_id: what the client calls itself; None if it has no name.
         body: kio's entity of this version.

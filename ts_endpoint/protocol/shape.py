@@ -53,7 +53,6 @@ class _Array:
     """An array.
 
     Attributes:
-        elements: the steps of one.
         is_compact: whether its count is a varint.
         can_be_null: whether it may be absent.
     """

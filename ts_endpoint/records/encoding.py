@@ -39,7 +39,6 @@ class Row(NamedTuple):
     """One record.
 
     Attributes:
-        offset: of the record.
         milliseconds: its timestamp; -1 for none.
         timestamp_type: Kafka's id: 0 CreateTime, 1 LogAppendTime, -1 none.
         key: can be null.
@@ -62,10 +61,6 @@ class Batch:
         base: first offset that the batch covers.
         epoch: leader epoch of its records; -1 if unknown.
         most_bytes: size of the batch, with its header. Its first record can exceed it.
-
-    Attributes:
-        base: as given.
-        epoch: as given.
     """
 
     def __init__(self, base: int, epoch: int, most_bytes: int) -> None:

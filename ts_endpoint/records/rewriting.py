@@ -75,7 +75,6 @@ def rewrite(
     """Return record batches of the rows of a range from an offset on.
 
     Args:
-        store: of the segments.
         part: the range; with `tolerant` with its spares (`ts_common.archive.plan.with_spares`).
         start: the first offset that the batches cover; in the range.
         end: the offset after the last; above `start`, and at most the end of the range.

@@ -56,8 +56,6 @@ class _Setting:
         topic: its name as a setting of topics; None if only brokers have it.
         broker: its name as a setting of brokers.
         value: what is true of the archive.
-        type: of the value.
-        about: its documentation.
         is_topics: whether each topic has it, and mirrors of the topic should.
     """
 
@@ -115,11 +113,7 @@ _OF_BROKERS: Final = tuple(sorted(_SETTINGS, key=lambda each: each.broker))
 
 
 class DescribeConfigsHandler:
-    """Answers DescribeConfigs.
-
-    Args:
-        context: of the room.
-    """
+    """Answers DescribeConfigs."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -42,9 +42,6 @@ class Context:
     """What the handlers of this room share.
 
     Attributes:
-        archive: topics and partitions.
-        nodes: the processes.
-        permissions: of users.
         cluster: the cluster's id, as clients see it.
     """
 
@@ -80,8 +77,6 @@ def code_for(error: ErrorCode, session: Session, version: int) -> ErrorCode:
 
     Args:
         error: as `error_of` returns it.
-        session: of the client.
-        version: of the Fetch.
     """
     if error is ErrorCode.kafka_storage_error and version <= _LAST_WITHOUT_STORAGE_ERROR:
         return ErrorCode.not_leader_or_follower  # clients read Metadata and repeat the request
@@ -124,8 +119,6 @@ def divergence(snapshot: Snapshot, offset: int, fetched: int) -> tuple[ErrorCode
     As a leader decides (Kafka's `Partition.readRecords`). A snapshot without epochs decides nothing.
 
     Args:
-        snapshot: of the partition.
-        offset: of the Fetch.
         fetched: the client's last fetched epoch; -1 if it has none.
     """
     if fetched == NO_EPOCH or not snapshot.epochs.pairs:

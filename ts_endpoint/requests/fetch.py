@@ -124,8 +124,6 @@ class FetchHandler:
     """Answers Fetch.
 
     Args:
-        context: of the room.
-        reads: of partitions.
         room: for bytes of replies.
         noted: notes what is read.
     """

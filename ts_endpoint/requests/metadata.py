@@ -44,11 +44,7 @@ log = structlog.get_logger()
 
 
 class MetadataHandler:
-    """Answers Metadata.
-
-    Args:
-        context: of the room.
-    """
+    """Answers Metadata."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -38,7 +38,6 @@ class ListOffsetsHandler:
     """Answers ListOffsets.
 
     Args:
-        context: of the room.
         searches: the number of searches for timestamps that run at once; each decodes records.
     """
 
@@ -104,7 +103,6 @@ async def current(partition: Partition, epoch: int = NO_EPOCH) -> Snapshot:
     """Return a snapshot that is not older than the refresh interval, unless the store is away.
 
     Args:
-        partition: to read.
         epoch: the client's; a client with a later one has seen a later commit, so the snapshot is renewed.
 
     Raises:
@@ -161,11 +159,7 @@ def _search(partition: Partition, snapshot: Snapshot, end: int, timestamp: int) 
 
 
 class OffsetForLeaderEpochHandler:
-    """Answers OffsetForLeaderEpoch: where an epoch ends, for a client that validates its position (KIP-320).
-
-    Args:
-        context: of the room.
-    """
+    """Answers OffsetForLeaderEpoch: where an epoch ends, for a client that validates its position (KIP-320)."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

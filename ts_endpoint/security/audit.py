@@ -76,9 +76,7 @@ class Audit:
         """Record that a connection received record batches.
 
         Args:
-            session: of the connection.
             topic: by name.
-            partition: its number.
             start: the first offset that was sent.
             end: the offset after the last one.
             size: bytes of the batches.
@@ -113,7 +111,6 @@ class Audit:
         """Record a refused login.
 
         Args:
-            session: of the connection.
             user: the name that the client claimed; None if it named no user.
             mechanism: of SASL; None if the client named no offered one.
             reason: without a secret.

@@ -54,7 +54,6 @@ class Step:
     """What a request of a login leads to.
 
     Attributes:
-        values: of the reply.
         user: who has authenticated now; None if the login continues, or failed.
         refused: why the login failed; None if it did not. The connection ends after the reply.
     """
@@ -139,11 +138,7 @@ class Sasl:
 
 
 class Login:
-    """The login of one connection.
-
-    Args:
-        sasl: of its listener.
-    """
+    """The login of one connection."""
 
     def __init__(self, sasl: Sasl) -> None:
         self._sasl = sasl

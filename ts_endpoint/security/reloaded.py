@@ -22,7 +22,6 @@ class Reloaded(Generic[T]):
     calls it. Another one reads changed files if that needs long, and the old value is used until then.
 
     Args:
-        paths: of the files.
         load: returns the value; its error is raised here, and logged later.
         errors: that `load` raises for a broken file.
         is_slow: whether changed files are read on a thread.

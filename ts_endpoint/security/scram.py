@@ -81,7 +81,6 @@ def keys_of(
     """Return keys for a password.
 
     Args:
-        mechanism: of the keys.
         password: in clear text.
         salt: None for a random one.
         iterations: of PBKDF2.
@@ -132,7 +131,6 @@ class ClientFirst:
         user: its name, decoded.
         header: with the channel binding and the authorization id.
         bare: the message without the header.
-        nonce: of the client.
     """
 
     user: str
@@ -164,7 +162,6 @@ class ScramExchange:
     """One login after the client's first message.
 
     Args:
-        mechanism: of the exchange.
         first: the client's message.
         keys: of the user; of an unknown user any keys, which no password has.
     """

@@ -32,13 +32,11 @@ def add_user(
     A user that exists gets what is given, and keeps the rest: another password, or other topics.
 
     Args:
-        file: of users.
         name: of the user; of mutual TLS the subject of the certificate.
         password: in clear text; it is not written. None keeps the keys.
         topics: patterns, see `User`; empty to keep them.
         groups: patterns; empty to keep them.
         bytes_per_second: quota; None to keep it.
-        iterations: of the keys.
 
     Raises:
         ConfigurationError: the file is wrong, or an argument.

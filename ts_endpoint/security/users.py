@@ -111,7 +111,6 @@ class Users:
     A user who is removed from the file may read nothing from then on, over connections that exist too.
 
     Args:
-        file: of YAML.
         check_seconds: as of `Reloaded`.
 
     Raises:

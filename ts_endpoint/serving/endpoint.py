@@ -63,7 +63,6 @@ class Security:
     """What protects a listener.
 
     Attributes:
-        permissions: of users.
         tls: None for plain TCP.
         sasl: None if clients need not authenticate by SASL.
         quotas: of users; None without users.
@@ -79,9 +78,6 @@ class Security:
 
 def secured(settings: EndpointSettings) -> Security:
     """Return what the options describe. Without a file of users everyone may read everything.
-
-    Args:
-        settings: of the process.
 
     Raises:
         ConfigurationError: a file is missing or wrong.
@@ -106,9 +102,7 @@ class Endpoint:
     """Builds all rooms on the running event loop; `run` serves.
 
     Args:
-        settings: of the process.
         stores: of the archive; `run` closes them.
-        security: of the listener.
 
     Raises:
         ConfigurationError: `--http-address` cannot be used.
@@ -353,7 +347,6 @@ async def serve(settings: EndpointSettings, stop_on: Callable[[Callable[[], None
     """Run a process of the endpoint.
 
     Args:
-        settings: of the process.
         stop_on: gets the function that begins the stop, which is called on the event loop.
 
     Raises:

@@ -69,7 +69,6 @@ class EndpointSettings:
         own: this process.
         tls: files of the listener; None for plain TCP.
         mechanisms: of SASL; empty without SASL.
-        limits: of the listener.
         options: the others, which need no further check.
     """
 

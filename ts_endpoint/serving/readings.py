@@ -36,17 +36,9 @@ def readings(
 
     Args:
         is_serving: returns whether clients are served.
-        server: the listener.
         requests: counted around handlers.
-        archive: topics and partitions.
-        cache: of chunks of segments.
-        feeds: reads of segments.
-        reads: of partitions.
         groups: returns the numbers of groups, on any thread.
         lost: returns how many topics and partitions cannot be opened, on any thread.
-        stores: of the archive.
-        peers: the processes of the cluster.
-        pulse: of the event loop.
     """
     network, in_flight = server.counters, server.in_flight
     return {

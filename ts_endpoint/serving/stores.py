@@ -52,9 +52,6 @@ class Stores:
 def open_stores(name: ArchiveName) -> Stores:
     """Open the stores of an archive, and read its layout.
 
-    Args:
-        name: of the archive.
-
     Raises:
         ConfigurationError, QueryError, CorruptData, NewerFormat: the archive is not as its options describe it.
         StoreUnavailable, AccessDenied, BucketMissing: a store does not answer, or rejects this identity.

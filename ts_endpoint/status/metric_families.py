@@ -33,9 +33,6 @@ class Family:
 
     Attributes:
         name: without the prefix.
-        kind: of Prometheus.
-        text: its description.
-        labels: their names.
         from_start: values of labels that have a series from the start.
     """
 

@@ -29,7 +29,6 @@ class Verdict:
     Attributes:
         status: one word.
         well: whether the answer is 200.
-        facts: further fields.
     """
 
     status: str

@@ -19,7 +19,6 @@ class ServedArchive:
     """Topics and partitions by name; on the event loop.
 
     Args:
-        catalog: of the topics.
         refresh_seconds: as of `Partition`.
     """
 

@@ -36,12 +36,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Location:
-    """A store that has topics of the cluster.
-
-    Attributes:
-        store: of the objects.
-        keys: of the cluster.
-    """
+    """A store that has topics of the cluster."""
 
     store: ObjectStore
     keys: ClusterKeys
@@ -52,9 +47,7 @@ class ListedTopic:
     """A topic as the list of directories shows it.
 
     Attributes:
-        name: of the topic.
         location: that has it.
-        directories: of its partitions.
     """
 
     name: str
@@ -182,7 +175,6 @@ class Catalog:
         """Return the name of a topic; None if the archive has no topic of this id that the user may see.
 
         Args:
-            topic_id: of the topic.
             is_permitted: as of `TopicIds.name_of`; a forbidden topic costs the same requests as a missing one.
 
         Raises:

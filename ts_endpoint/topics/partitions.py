@@ -50,7 +50,6 @@ class Snapshot:
     """The view of a partition at one moment.
 
     Attributes:
-        view: of the partition.
         epoch: leader epoch of the last commit; -1 if unknown.
         epochs: which leader epoch wrote which offset; those of the view.
         steps: ranges and holes from the view's start to its end.
@@ -91,7 +90,6 @@ class Snapshot:
         """Return a message about the frozen segments from an offset on; None if the listing shows none.
 
         Args:
-            store: of the segments.
             offset: of `[start, end)`.
         """
         number = self.number_at(offset)
@@ -125,8 +123,6 @@ class Snapshot:
         """Return the transactions with records in a step that `read_committed` does not show, by first offset.
 
         Args:
-            store: of the segments.
-            number: of the step.
             stable: the end for `read_committed`.
 
         Raises:
@@ -149,13 +145,7 @@ class Snapshot:
 class Partition:
     """A partition that clients use.
 
-    Attributes:
-        keys: of its objects.
-        store: of its objects.
-
     Args:
-        store: of its objects.
-        keys: of its objects.
         refresh_seconds: a commit of this age is read again.
     """
 

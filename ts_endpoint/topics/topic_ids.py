@@ -56,7 +56,6 @@ class TopicIds:
         a topic that does not exist.
 
         Args:
-            topic_id: of the topic.
             is_permitted: whether the user may read a topic.
         """
         name = self._names.get(topic_id)
