@@ -85,39 +85,55 @@ class Resolver:
         mode = self._configuration.mode
         if wanted in {OFFSET_STORED, OFFSET_INVALID}:
             wanted, epoch = self._committed(key)
-        if mode is TierMode.TIERED_STORAGE_PREFERRED and wanted >= 0 and refusal is None:  # the archive may suffice
-            with contextlib.suppress(DataLoss):
-                archived = self._archived(key, wanted, epoch, history)
-                if archived is not None and archived.extent.start <= wanted < archived.extent.end:
-                    return Resolution(Way.ARCHIVE, wanted, self._archive.plan(archived, wanted), epoch)
+        if mode is TierMode.TIERED_STORAGE_PREFERRED and wanted >= 0 and refusal is None:
+            found = self._by_archive_alone(key, wanted, epoch, history)
+            if found is not None:
+                return found
         kafka = self._kafka(key)
-        if refusal is not None and kafka is not None and wanted >= kafka.start:
-            raise SeamRefused(
-                f"{key[0]} [{key[1]}]: brokers refuse offset {wanted}, and their log has {kafka.start} to {kafka.end}. "
-                "An election removed records that the application has, the topic was created again, or it never had "
-                f"that offset. To continue, seek to an offset from {kafka.start} to {kafka.end} ({refusal})"
-            )
+        _check_refusal(key, wanted, refusal, kafka)
         if mode is TierMode.KAFKA_PREFERRED and kafka is not None and history is None and wanted != OFFSET_BEGINNING:
             offset = self._offset(key, wanted, None, kafka)
             if offset is not None and offset >= kafka.start:  # this needs no request to the store
                 return Resolution(Way.KAFKA, offset, epoch=epoch)
-        try:
+        archived = self._archived_or_kafkas(key, wanted, epoch, history, kafka)
+        if archived is None and self._brokers() is None:
+            raise self.unknown(key)
+        return self._decided(key, wanted, epoch, archived, kafka)
+
+    def _by_archive_alone(
+        self, key: Key, wanted: int, epoch: int | None, history: HistoryPlan | None
+    ) -> Resolution | None:
+        """Return where an offset is read if the archive has it; else None: brokers decide too."""
+        with contextlib.suppress(DataLoss):
             archived = self._archived(key, wanted, epoch, history)
-        except DataLoss:  # its commit is missing or damaged: brokers may still have what is wanted
+            if archived is not None and archived.extent.start <= wanted < archived.extent.end:
+                return Resolution(Way.ARCHIVE, wanted, self._archive.plan(archived, wanted), epoch)
+        return None
+
+    def _archived_or_kafkas(
+        self, key: Key, wanted: int, epoch: int | None, history: HistoryPlan | None, kafka: Extent | None
+    ) -> ArchivedPartition | None:
+        """Return what the archive has; None if it cannot be read and brokers have what is wanted; else raise."""
+        try:
+            return self._archived(key, wanted, epoch, history)
+        except DataLoss:  # its commit is missing or damaged
             if kafka is None or not (wanted == OFFSET_END or wanted >= kafka.start):
                 raise
             if not self._continues(key, history):
                 raise
-            archived = None
-        except StoreUnavailable:  # brokers have the offset, and validate the epoch of the record before it
-            if mode is not TierMode.KAFKA_PREFERRED or kafka is None or not kafka.start <= wanted <= kafka.end:
+        except StoreUnavailable:  # brokers validate the epoch of the record before the offset
+            is_kafkas = kafka is not None and kafka.start <= wanted <= kafka.end
+            if self._configuration.mode is not TierMode.KAFKA_PREFERRED or not is_kafkas:
                 raise
             if not self._continues(key, history):
                 raise
-            archived = None
-        if archived is None and self._brokers() is None:
-            raise self.unknown(key)
-        extent = None if archived is None else archived.extent
+        return None
+
+    def _decided(
+        self, key: Key, wanted: int, epoch: int | None, archived: ArchivedPartition | None, kafka: Extent | None
+    ) -> Resolution:
+        """Return where a partition is read, from what both tiers have of it."""
+        mode, extent = self._configuration.mode, None if archived is None else archived.extent
         offset = self._offset(key, wanted, extent, kafka)
         if offset is None:
             return Resolution(Way.NOWHERE_YET, None)
@@ -125,11 +141,9 @@ class Resolver:
         if way is Way.BELOW:
             offset, epoch = self._reset(key, offset, extent, kafka), None
             way = way_of(mode, offset, extent, kafka)
-        skipped = 0
         if way is Way.NOWHERE_YET and kafka is not None and self._configuration.on_gap is not OnGap.WAIT:
-            skipped = kafka.start - offset
             self._skip(key, offset, kafka)
-            offset, epoch, way = kafka.start, None, Way.KAFKA
+            return Resolution(Way.KAFKA, kafka.start, skipped=kafka.start - offset)
         if way is Way.ARCHIVE and archived is not None:
             preferred = kafka.start if kafka is not None and mode is TierMode.KAFKA_PREFERRED else None
             try:
@@ -138,7 +152,7 @@ class Resolver:
                 if kafka is None or offset < kafka.start:
                     raise
                 way = Way.KAFKA  # brokers still have what the archive lost
-        return Resolution(way, offset, epoch=epoch, skipped=skipped)
+        return Resolution(way, offset, epoch=epoch)
 
     def extents(self, key: Key) -> tuple[ArchivedPartition | None, Extent | None]:
         """Return what the archive and what brokers have of a partition; raise as `resolve`."""
@@ -245,6 +259,16 @@ class Resolver:
                 f"The rest is not shipped yet, or lost; {GAP_KEY} decides"
             )
         log.warning("gap_skipped", topic=topic, partition=partition, from_offset=offset, to_offset=kafka.start)
+
+
+def _check_refusal(key: Key, wanted: int, refusal: str | None, kafka: Extent | None) -> None:
+    """Raise SeamRefused if brokers refused an offset although their log has it, or ends below it."""
+    if refusal is not None and kafka is not None and wanted >= kafka.start:
+        raise SeamRefused(
+            f"{key[0]} [{key[1]}]: brokers refuse offset {wanted}, and their log has {kafka.start} to {kafka.end}. "
+            "An election removed records that the application has, the topic was created again, or it never had "
+            f"that offset. To continue, seek to an offset from {kafka.start} to {kafka.end} ({refusal})"
+        )
 
 
 def _check_same(topic: str, history: HistoryPlan | None, present: str) -> None:

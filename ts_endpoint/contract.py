@@ -80,7 +80,7 @@ def permitted_first(elements: Iterable[T], is_permitted: Callable[[T], bool]) ->
 
 
 def in_lots(elements: Iterable[T]) -> Iterator[Sequence[T]]:
-    """Yield the elements of a request in lots of some milliseconds; a handler lets other clients be served in between."""
+    """Yield a request's elements in lots of some milliseconds; a handler lets other clients be served in between."""
     rest = iter(elements)
     while lot := tuple(islice(rest, _LOT)):
         yield lot

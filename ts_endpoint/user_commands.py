@@ -9,8 +9,8 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.printable import printable
-from ts_endpoint.security.user_entries import add_user, list_users, remove_user
-from ts_endpoint.security.users import User
+from ts_endpoint.security.user_entries import add_user, remove_user
+from ts_endpoint.security.users import User, read_users
 
 users = typer.Typer(no_args_is_help=True, help="Add, list and remove users in the file of --users.")
 
@@ -44,7 +44,7 @@ def add(
 
     A user of mutual TLS needs no password. Running endpoints read the file again within seconds.
     """
-    is_new = not file.exists() or name not in list_users(file)
+    is_new = not file.exists() or name not in read_users(file)
     try:
         add_user(
             file,
@@ -63,7 +63,7 @@ def ls(
     file: _File, as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each user.")] = False
 ) -> None:
     """List users with their mechanisms, topics, groups and quota."""
-    for name, user in sorted(list_users(file).items()):
+    for name, user in sorted(read_users(file).items()):
         facts = _facts(name, user)
         print(json.dumps(facts) if as_json else _line(facts))  # noqa: T201  (the command's own voice)
 

@@ -108,7 +108,7 @@ def serving(
         context = Context(archive, OneNode(), permissions or EveryonePermitted(), keys.cluster)
         handlers: dict[Api, Handler] = {
             Api.METADATA: MetadataHandler(context),
-            Api.FETCH: FetchHandler(context, reads),
+            Api.FETCH: FetchHandler(context, reads, lambda _: 1 << 40),
             Api.LIST_OFFSETS: ListOffsetsHandler(context),
             Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(context),
             Api.DESCRIBE_CONFIGS: DescribeConfigsHandler(context),

@@ -141,11 +141,11 @@ class ChunkReader:
                 self._check_end(Trailing.NONE)
                 return None
             buffer = self._buffer(min(max(wanted, len(self._carry)), remaining))
-            self._fill(_view(buffer), remaining)
+            self._fill(buffer.data, remaining)
             rows, used = self._index(buffer, remaining)
             if len(rows):
                 return self._chunk(buffer, rows, used)
-            view = _view(buffer)
+            view = buffer.data
             found = parse_header(view, 0, remaining, self._position)
             if isinstance(found, Trailing):
                 self._check_end(found)
@@ -183,7 +183,7 @@ class ChunkReader:
     def _index(self, buffer: npt.NDArray[np.uint8], remaining: int) -> tuple[Offsets, int]:
         """Return the rows (start, end, base, last) of the whole batches in a buffer, and the position after them."""
         parts: list[Offsets] = []
-        table, view = self._table, _view(buffer)
+        table, view = self._table, buffer.data
         used, last = 0, self._last
         while True:
             count, behind, _ = index_batches(
@@ -205,7 +205,7 @@ class ChunkReader:
 
     def _check(self, buffer: npt.NDArray[np.uint8], rows: Offsets, headers: Offsets, last: int) -> None:
         """Check consecutive batches, given as rows, and the CRC and the number of records in the header of each."""
-        view = _view(buffer)
+        view = buffer.data
         for (start, end), expected in zip(rows[:, :2].tolist(), headers[:, 0].tolist(), strict=True):
             if crc32c(view[start + ATTRIBUTES_POSITION : end]) != expected:
                 raise CorruptData(f"wrong CRC in the batch at position {self._position + start}")
@@ -250,7 +250,7 @@ class ChunkReader:
     def _chunk(self, buffer: npt.NDArray[np.uint8], rows: Offsets, used: int) -> Chunk:
         if self._is_first and self._position and int(rows[0, 2]) > self._offset:
             raise CorruptData(f"the index leads to offset {int(rows[0, 2])}, and offset {self._offset} is wanted")
-        view = _view(buffer)
+        view = buffer.data
         self._carry = bytes(view[used:])
         covers_from = int(rows[0, 2]) if self._last == _LOWEST else self._last + 1
         self._last = int(rows[-1, 3])
@@ -271,7 +271,3 @@ class ChunkReader:
             raise CorruptData(f"torn batch at position {self._position}, offset {self._last + 1}")
         if self._copy.dense and self._last + 1 < self._copy.end:
             raise CorruptData(f"its batches end at offset {self._last + 1}; it covers offsets up to {self._copy.end}")
-
-
-def _view(buffer: npt.NDArray[np.uint8]) -> memoryview:
-    return buffer.data

@@ -98,15 +98,11 @@ class AdminHandlers:
             dict.fromkeys(request.body.groups_names), lambda each: self._gate.may_use(session, each)
         ):
             error = self._gate.error_of(session, name, may_be_empty=True)
-            exists = False
             if error is None:
-                # Awaited first: a member can join meanwhile.
-                error, exists = await self._has_offsets(name, deadline)
+                error = await self._missing(name, deadline)
             group = self._coordinator.get(name)
             if error is None and group is not None and group.state is not GroupState.EMPTY:
                 error = ErrorCode.non_empty_group
-            if error is None and group is None and not exists:
-                error = ErrorCode.group_id_not_found
             if error is None:
                 self._coordinator.remove(name, ErrorCode.coordinator_not_available)
                 self._keeper.delete(name)
@@ -121,14 +117,10 @@ class AdminHandlers:
         error = self._gate.error_of(session, name)
         named = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
         refused: Mapping[TopicPartition, ErrorCode] = {}
-        exists = False
         if error is None:
-            # Awaited first: a member can join meanwhile.
             refused = await self._gate.refused(session, named)
-            error, exists = await self._has_offsets(name, self._loop.time() + self._limits.load)
+            error = await self._missing(name, self._loop.time() + self._limits.load)
         group = self._coordinator.get(name)
-        if error is None and group is None and not exists:
-            error = ErrorCode.group_id_not_found
         if error is None and group is not None and group.state is not GroupState.EMPTY and not group.is_of_consumers:
             error = ErrorCode.non_empty_group
         if error is not None:
@@ -141,6 +133,12 @@ class AdminHandlers:
             "error_code": ErrorCode.none,
             "topics": by_topic(sorted(errors, key=lambda each: each not in refused), errors),
         }
+
+    async def _missing(self, name: str, deadline: float) -> ErrorCode | None:
+        """Return why a group cannot be changed; the caller looks for members after this wait."""
+        error, exists = await self._has_offsets(name, deadline)
+        is_missing = error is None and not exists and self._coordinator.get(name) is None
+        return ErrorCode.group_id_not_found if is_missing else error
 
     async def _has_offsets(self, name: str, deadline: float) -> tuple[ErrorCode | None, bool]:
         try:

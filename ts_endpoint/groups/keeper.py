@@ -109,29 +109,36 @@ class Keeper:
         Raises:
             NotReadable: the store failed, or did not respond in time, or another process became the owner.
         """
+        store = self._store
+        if store is None:
+            return self._groups.get(group) or GroupOffsets(group, is_loaded=True)
         while True:
             found = self._groups.get(group)
-            now = self._loop.time()
-            is_loaded = found is not None and found.is_loaded
-            if found is not None and is_loaded and not self._is_old(found):
-                found.used = now
-                return found
-            if self._store is None:
-                return found or GroupOffsets(group, is_loaded=True)
+            loaded = found if found is not None and found.is_loaded else None
+            must_answer = self._must_answer(group, deadline)
+            if loaded is not None and (must_answer or not self._is_old(loaded)):
+                loaded.used = self._loop.time()
+                return loaded
             if found is not None:
                 found.is_released = False
-            reading = self._reads.get(group)
-            if now >= deadline or (reading is None and now < self._paused_until):
-                if found is not None and is_loaded:  # old, and the store is away
-                    found.used = now
-                    return found
+            if must_answer:
                 raise NotReadable(ErrorCode.coordinator_load_in_progress)
-            if reading is None:
-                reading = self._reads[group] = self._loop.create_task(self._read(group, self._store))
-            await asyncio.wait({reading}, timeout=deadline - now)
-            error = reading.result() if reading.done() else None
-            if error is not None and (not is_loaded or error is not ErrorCode.coordinator_load_in_progress):
+            error = await self._wait_for_read(group, store, deadline)
+            if error is not None and (loaded is None or error is not ErrorCode.coordinator_load_in_progress):
                 raise NotReadable(error)
+
+    async def _wait_for_read(self, group: str, store: OffsetsStore, deadline: float) -> ErrorCode | None:
+        """Read a group, or wait for the read in progress; return its error if it ended and failed."""
+        reading = self._reads.get(group)
+        if reading is None:
+            reading = self._reads[group] = self._loop.create_task(self._read(group, store))
+        await asyncio.wait({reading}, timeout=deadline - self._loop.time())
+        return reading.result() if reading.done() else None
+
+    def _must_answer(self, group: str, deadline: float) -> bool:
+        """Return whether a request waits for the store no longer."""
+        now = self._loop.time()
+        return now >= deadline or (group not in self._reads and now < self._paused_until)
 
     def commit(self, group: str, commits: Sequence[tuple[TopicPartition, int, int, str]]) -> list[ErrorCode]:
         """Commit offsets: partition, offset, leader epoch and metadata; return the error code of each."""

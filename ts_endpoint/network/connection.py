@@ -4,6 +4,7 @@ import asyncio
 import math
 import ssl
 import traceback
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -54,35 +55,28 @@ _EXPIRED: Final = {
 }
 
 
+@dataclass(eq=False)
 class Shared:
     """What the connections of a listener share.
 
-    Args:
-        in_flight: bytes of replies.
+    Attributes:
         quotas: of users; None for no quotas.
         sasl: of the listener; None if clients need not authenticate by SASL.
     """
 
-    def __init__(
-        self,
-        handlers: Handlers,
-        limits: ListenerLimits,
-        counters: Counters,
-        in_flight: BytesInFlight,
-        quotas: Quotas | None,
-        sasl: Sasl | None,
-        audit: Audit | None,
-    ) -> None:
-        self.handlers = handlers
-        self.limits = limits
-        self.counters = counters
-        self.in_flight = in_flight
-        self.quotas = quotas
-        self.sasl = sasl
-        self.audit = audit
-        self.large_frames = asyncio.Semaphore(limits.large_frames)
-        self.large_messages = LargeMessages()
-        self._connections: dict[Session, ClientConnection] = {}
+    handlers: Handlers
+    limits: ListenerLimits
+    counters: Counters
+    in_flight: BytesInFlight
+    quotas: Quotas | None
+    sasl: Sasl | None
+    audit: Audit | None
+    large_frames: asyncio.Semaphore = field(init=False)
+    large_messages: LargeMessages = field(default_factory=LargeMessages)
+    _connections: "dict[Session, ClientConnection]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.large_frames = asyncio.Semaphore(self.limits.large_frames)
 
     def begin(self, connection: "ClientConnection") -> None:
         """Register a connection."""
@@ -155,14 +149,8 @@ class ClientConnection:
         except asyncio.CancelledError:
             if self._end is not None:
                 self._count_end(*self._end)
-        except ConnectionEnds as error:
+        except (ConnectionEnds, MalformedRequest, UnservedRequest, UnexpectedRequest) as error:
             self._count_end(error.kind, str(error))
-        except MalformedRequest as error:
-            self._count_end("malformed_request", str(error))
-        except UnservedRequest as error:
-            self._count_end(error.kind, str(error))
-        except UnexpectedRequest as error:
-            self._count_end("unexpected_request", str(error))
         except ssl.SSLEOFError:  # a health check of a load balancer connects and sends nothing
             pass
         except ssl.SSLError as error:

@@ -1,7 +1,7 @@
 """How much may be sent: the bytes in flight of all connections, and the quota of each user.
 
-A handler with a large reply reserves its bytes before it reads them. The connection replaces the reservation by the
-size of the reply, and releases it as the kernel accepts the bytes.
+A handler asks for room before it reads the bytes of a large reply. The connection counts the bytes of the reply, and
+subtracts them as the kernel accepts them.
 """
 
 import time
@@ -14,7 +14,7 @@ from ts_endpoint.contract import Session
 _BURST_SECONDS: Final = 1.0  # a user who was idle may send the bytes of this time at once
 _LONGEST_MUTE_SECONDS: Final = 30.0
 _MOST_USERS: Final = 10_000
-# Replies that are not reserved, and single record batches above the limit, may use a quarter of it in addition.
+# Replies of other handlers, and single record batches above the limit, may use a quarter of it in addition.
 _MOST_LIMITS: Final = 1.25
 _SMALL_REPLY: Final = 64 << 10  # the limit of connections bounds these
 
@@ -80,8 +80,8 @@ class BytesInFlight:
     """Bytes of replies that are in memory and that no client has received, over all connections.
 
     Attributes:
-        limit: of the bytes that handlers may reserve.
-        used: bytes reserved or not yet sent.
+        limit: above it, handlers get no room.
+        used: bytes not yet sent.
 
     Args:
         limit: bytes.
@@ -100,33 +100,21 @@ class BytesInFlight:
         allowance = self._quotas.allowance(session.user) if self._quotas is not None else None
         return free if allowance is None else min(free, allowance)
 
-    def reserve(self, session: Session, wanted: int) -> int:
-        """Reserve bytes of the next reply to a connection, in addition to those that it has reserved.
-
-        A handler that receives 0 replies without records, or waits. One that receives less than the first record batch
-        has may send that batch, as a broker does. It need not return what it does not use.
-
-        Args:
-            wanted: bytes.
-
-        Returns:
-            the bytes that were reserved, from 0 to `wanted`.
-        """
-        granted = min(wanted, self.room(session))
-        self._set(session, self._of.get(session, 0) + granted)
-        return granted
-
     def replace(self, session: Session, size: int) -> None:
-        """Replace what a connection has reserved by the bytes of its reply."""
-        self._set(session, size)
+        """Replace the bytes of a connection's last reply by those of its next one."""
+        self.used += size - self._of.get(session, 0)
+        if size:
+            self._of[session] = size
+        else:
+            self._of.pop(session, None)
 
     def sent(self, session: Session, count: int) -> None:
         """Subtract bytes that the kernel accepted."""
-        self._set(session, max(0, self._of.get(session, 0) - count))
+        self.replace(session, max(0, self._of.get(session, 0) - count))
 
     def release(self, session: Session) -> None:
         """Subtract all that a connection has."""
-        self._set(session, 0)
+        self.replace(session, 0)
 
     def in_the_way(self, session: Session, size: int) -> Session | None:
         """Return the connection with the largest reply, if a further one would exceed 1.25 of the limit; else None.
@@ -139,10 +127,3 @@ class BytesInFlight:
             return None
         largest = max(self._of, key=self._of.__getitem__, default=session)
         return largest if self._of.get(largest, 0) >= size else session
-
-    def _set(self, session: Session, size: int) -> None:
-        self.used += size - self._of.get(session, 0)
-        if size:
-            self._of[session] = size
-        else:
-            self._of.pop(session, None)

@@ -133,14 +133,6 @@ class Peers:
         peer = self._listed[node_id]
         return peer.node_id, peer.address.host, peer.address.port
 
-    def owns_partition(self, topic: str, partition: int) -> bool:
-        """Return whether this process serves a partition.
-
-        Args:
-            topic: its name as clients use it.
-        """
-        return self.leader_of(topic, partition) == self.self_id
-
     def owns_group(self, group: str) -> bool:
         """Return whether this process coordinates a group.
 

@@ -19,6 +19,8 @@ _KEY_AND_VERSION: Final = struct.Struct(">hhi")  # with the correlation id
 class MalformedRequest(Exception):
     """The bytes are no request; the connection ends."""
 
+    kind = "malformed_request"  # of the end, for the counter
+
 
 class UnservedRequest(Exception):
     """The request, or this version of it, is not served; the connection ends, as a broker ends it.

@@ -27,7 +27,7 @@ from ts_common.log_format.limits import BatchLimit
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.records.encoding import MOST_DELTA, Batch, Row, empty_batch
 from ts_reader.decode.arrow_schema import HEADERS, MILLISECONDS
-from ts_reader.reading.damage_map import Corruption, DamageMap
+from ts_reader.reading.damage_map import Corruption
 from ts_reader.reading.rows import read_intact_rows, read_ranges
 
 BATCH_BYTES: Final = 1 << 20
@@ -70,7 +70,6 @@ def rewrite(
     aborted: Sequence[AbortedTransaction] = (),
     max_bytes: int,
     tolerant: bool = False,
-    damage_map: DamageMap | None = None,
 ) -> Rewritten:
     """Return record batches of the rows of a range from an offset on.
 
@@ -83,8 +82,6 @@ def rewrite(
         max_bytes: of the batches; the first record can exceed it.
         tolerant: whether intact copies are read where a copy is damaged. The batches then end before the first offset
             that no copy holds intact.
-        damage_map: of earlier calls with `tolerant`, which then check and log no copy again; None for a new one. It is
-            not thread-safe.
 
     Returns:
         the batches. Their end is below `end` only after `max_bytes`, or before damage.
@@ -97,7 +94,7 @@ def rewrite(
     """
     part = replace(part, start=start, end=end)
     written = _Writer(start, epochs, max_bytes)
-    with closing(_lots(store, part, aborted, tolerant=tolerant, damage_map=damage_map)) as lots:
+    with closing(_lots(store, part, aborted, tolerant=tolerant)) as lots:
         for lot in lots:
             if isinstance(lot, Corruption):
                 if lot.start <= start:
@@ -120,13 +117,10 @@ def _lots(
     aborted: Sequence[AbortedTransaction],
     *,
     tolerant: bool,
-    damage_map: DamageMap | None,
 ) -> Generator[pa.RecordBatch | Corruption, None, None]:
     """Yield the rows of a range in small lots, and with `tolerant` what no copy holds intact."""
     if tolerant:
-        yield from read_intact_rows(
-            store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, damage_map=damage_map, limit=_LIMIT
-        )
+        yield from read_intact_rows(store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, limit=_LIMIT)
     else:
         yield from read_ranges(store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, limit=_LIMIT)
 

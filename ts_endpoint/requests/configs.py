@@ -172,7 +172,7 @@ class DescribeConfigsHandler:
         if not self._context.may_read(session, name):
             return ErrorCode.topic_authorization_failed
         try:
-            known = await self._context.archive.topic(name)
+            known = await self._context.archive.catalog.use(name)
         except TieredStorageError as error:
             return error_of(error)
         return ErrorCode.none if known is not None else ErrorCode.unknown_topic_or_partition

@@ -16,11 +16,11 @@ would make a client with `auto.offset.reset=earliest` begin at the start.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -33,6 +33,7 @@ from ts_endpoint.data.reads import FetchRange, Found, HoleReached, Load, Reads
 from ts_endpoint.protocol.replies import Records, Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, code_for, divergence, epoch_error, error_of
+from ts_endpoint.security.audit import Audit
 from ts_endpoint.topics.lost import Lost
 from ts_endpoint.topics.partitions import Partition, Snapshot
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
@@ -49,45 +50,6 @@ _LOOK_SECONDS: Final = 1.0  # between two looks for snapshots that are old enoug
 LEAST_LOAD_SECONDS: Final = 0.5  # of a wait for the first records (Kafka's `remote.fetch.max.wait.ms`)
 
 log = structlog.get_logger()
-
-
-class Room(Protocol):
-    """How many bytes of replies may be on their way."""
-
-    def room(self, session: Session) -> int:
-        """Return the bytes that a reply to a connection may have now."""
-        ...
-
-
-class ReadNoted(Protocol):
-    """Notes what clients read, for the audit."""
-
-    def read(self, session: Session, topic: str, partition: int, start: int, end: int, nbytes: int) -> None:
-        """Note that a client was sent the offsets `[start, end)`."""
-        ...
-
-    def refused_topic(self, session: Session, topic: str) -> None:
-        """Note that a client may not read a topic."""
-        ...
-
-
-class Unbounded:
-    """No limit on the bytes of replies."""
-
-    def room(self, session: Session) -> int:
-        """Return a large number."""
-        del session
-        return 1 << 40
-
-
-class NotNoted:
-    """No audit."""
-
-    def read(self, session: Session, topic: str, partition: int, start: int, end: int, nbytes: int) -> None:
-        """Note nothing."""
-
-    def refused_topic(self, session: Session, topic: str) -> None:
-        """Note nothing."""
 
 
 @dataclass(slots=True)
@@ -124,54 +86,55 @@ class FetchHandler:
     """Answers Fetch.
 
     Args:
-        room: for bytes of replies.
-        noted: notes what is read.
+        room: returns the bytes that a reply to a connection may have now.
+        audit: of what is read; None for none.
     """
 
     def __init__(
-        self, context: Context, reads: Reads, room: Room | None = None, noted: ReadNoted | None = None
+        self, context: Context, reads: Reads, room: Callable[[Session], int], audit: Audit | None = None
     ) -> None:
         self._context = context
         self._reads = reads
-        self._room = room or Unbounded()
-        self._noted = noted or NotNoted()
+        self._room = room
+        self._audit = audit
 
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
         body = request.body
-        committed = body.isolation_level == _READ_COMMITTED
+        committed, is_by_id = body.isolation_level == _READ_COMMITTED, request.version >= _FIRST_BY_IDS
         wanted = {
             (getattr(topic, "topic", ""), getattr(topic, "topic_id", None), each.partition): each
             for topic in body.topics
             for each in topic.partitions
         }
-        is_by_id = request.version >= _FIRST_BY_IDS
         parts = [
             _Part(topic, topic_id or NO_TOPIC_ID, number, each) for (topic, topic_id, number), each in wanted.items()
         ]
-        loop = asyncio.get_running_loop()
         seconds = min(max(body.max_wait.total_seconds(), 0.0), _MOST_SECONDS)
-        deadline, load_deadline = loop.time() + seconds, loop.time() + max(seconds, LEAST_LOAD_SECONDS)
+        now = asyncio.get_running_loop().time()
+        deadlines = now + seconds, now + max(seconds, LEAST_LOAD_SECONDS)
         for some in in_lots(parts):
             for part in some:
                 await self._open(part, session, committed=committed, is_by_id=is_by_id)
             await asyncio.sleep(0)
+        await self._read(parts, body, session, deadlines, committed=committed)
+        return {"session_id": 0, **self._replies(parts, session, request.version, committed=committed)}
+
+    async def _read(
+        self, parts: Sequence[_Part], body: Any, session: Session, deadlines: tuple[float, float], *, committed: bool
+    ) -> None:
+        """Read until the reply is complete, or the time is over: the event loop's, and that for a first load."""
         while True:
             # Nothing is reserved while a request waits: a thousand clients at the end of a topic need no memory.
-            most = max(1, min(body.max_bytes, _MOST_BYTES, self._room.room(session)))
+            most = max(1, min(body.max_bytes, _MOST_BYTES, self._room(session)))
             size = self._fill(parts, most, committed=committed)
-            read = [part for part in parts if not part.refused]
-            is_answered = not read or any(part.is_answered for part in read)
             loading = {part.loading for part in parts if part.loading is not None}
-            if is_answered or (size >= min(body.min_bytes, most) and (size or not loading)):
-                break
-            if any(part.found is not None and part.found.next_offset < part.end for part in parts):
-                break  # the rest is of a later segment; a broker does not wait for more bytes either
-            left = (deadline if size or not loading else load_deadline) - loop.time()
+            if _is_complete(parts) or (size >= min(body.min_bytes, most) and (size or not loading)):
+                return
+            left = deadlines[0 if size or not loading else 1] - asyncio.get_running_loop().time()
             if left <= 0:
-                break
+                return
             await self._news(parts, loading, left, committed=committed)
-        return {"session_id": 0, **self._replies(parts, session, request.version, committed=committed)}
 
     async def _news(
         self, parts: Iterable[_Part], loading: Iterable["asyncio.Task[None]"], seconds: float, *, committed: bool
@@ -203,18 +166,20 @@ class FetchHandler:
         context = self._context
         try:
             if is_by_id:
-                name = await context.archive.name_of(part.topic_id, partial(context.may_read, session))
+                name = await context.archive.catalog.name_of(part.topic_id, partial(context.may_read, session))
                 if name is None:
                     part.error, part.refused = ErrorCode.unknown_topic_id, 1
-                    if (hidden := context.archive.hidden_name_of(part.topic_id)) is not None:
-                        self._noted.refused_topic(session, hidden)
+                    hidden = context.archive.catalog.hidden_name_of(part.topic_id)
+                    if hidden is not None and self._audit is not None:
+                        self._audit.refused_topic(session, hidden)
                     return
                 part.topic = name
             if not context.may_read(session, part.topic):
                 part.error, part.refused = ErrorCode.topic_authorization_failed, 2
-                self._noted.refused_topic(session, part.topic)
+                if self._audit is not None:
+                    self._audit.refused_topic(session, part.topic)
                 return
-            topic = await context.archive.topic(part.topic)
+            topic = await context.archive.catalog.use(part.topic)
             if topic is None or part.number not in topic.partitions:
                 part.error, part.refused = ErrorCode.unknown_topic_or_partition, 2
                 return
@@ -365,9 +330,10 @@ class FetchHandler:
         values["log_start_offset"] = snapshot.start
         if found is not None:
             values["records"] = Records(found.views)
-            self._noted.read(
-                session, part.topic, part.number, part.wanted.fetch_offset, found.next_offset, found.nbytes
-            )
+            if self._audit is not None:
+                self._audit.read(
+                    session, part.topic, part.number, part.wanted.fetch_offset, found.next_offset, found.nbytes
+                )
         if part.diverging is not None:
             epoch, end = part.diverging
             values["diverging_epoch"] = {"epoch": epoch, "end_offset": end}
@@ -377,6 +343,15 @@ class FetchHandler:
                 {"producer_id": each.producer_id, "first_offset": each.first_offset} for each in aborted
             ]
         return values
+
+
+def _is_complete(parts: Iterable[_Part]) -> bool:
+    """Return whether a wait for more bytes brings the reply nothing."""
+    read = [part for part in parts if not part.refused]
+    if not read or any(part.is_answered for part in read):
+        return True
+    # Then the rest is of a later segment; a broker does not wait for more bytes either.
+    return any(part.found is not None and part.found.next_offset < part.end for part in read)
 
 
 def _begun(load: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

@@ -51,23 +51,12 @@ class MetadataHandler:
 
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
-        asked = request.body.topics
-        ids = dict.fromkeys(each for topic in asked or () if (each := getattr(topic, "topic_id", None)) is not None)
-        if asked is None or (request.version == 0 and not asked):
-            topics = await self._all(session, has_ids=request.version >= _FIRST_WITH_IDS)
-        elif request.version < _FIRST_BY_IDS and (ids or any(topic.name is None for topic in asked)):
-            # Kafka named both in the schema of versions 10 and 11, and rejects both there.
-            topics = [_failed(topic.name or "", ErrorCode.invalid_request, topic.topic_id) for topic in asked]
-        elif ids:
-            topics = await self._by_ids(ids, session)
-        else:
-            found = await self._each(dict.fromkeys(topic.name for topic in asked if topic.name is not None), session)
-            topics = sorted(found, key=_place)
-        if getattr(request.body, "include_topic_authorized_operations", False):
+        body, nodes = request.body, self._context.nodes
+        topics = await self._topics(request, session)
+        if getattr(body, "include_topic_authorized_operations", False):
             permitted = {"topic_authorized_operations": _OPERATIONS}
             topics = [{**each, **permitted} if _error_of(each) is ErrorCode.none else each for each in topics]
-        describes = getattr(request.body, "include_cluster_authorized_operations", False)
-        nodes = self._context.nodes
+        describes = getattr(body, "include_cluster_authorized_operations", False)
         return {
             "brokers": [
                 {"node_id": node, "host": host, "port": port, "rack": None} for node, host, port in nodes.brokers()
@@ -78,12 +67,26 @@ class MetadataHandler:
             "cluster_authorized_operations": _OF_CLUSTER if describes else _ZERO_OPERATIONS,
         }
 
+    async def _topics(self, request: Request, session: Session) -> list[Values]:
+        """Describe the topics that a request names, by names or by ids; all if it names none."""
+        asked = request.body.topics
+        if asked is None or (request.version == 0 and not asked):
+            return await self._all(session, has_ids=request.version >= _FIRST_WITH_IDS)
+        ids = dict.fromkeys(each for topic in asked if (each := getattr(topic, "topic_id", None)) is not None)
+        if request.version < _FIRST_BY_IDS and (ids or any(topic.name is None for topic in asked)):
+            # Kafka named both in the schema of versions 10 and 11, and rejects both there.
+            return [_failed(topic.name or "", ErrorCode.invalid_request, topic.topic_id) for topic in asked]
+        if ids:
+            return await self._by_ids(ids, session)
+        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+        return sorted(await self._each(names, session), key=_place)
+
     async def _by_ids(self, ids: Iterable[UUID], session: Session) -> list[Values]:
         """Describe topics by their ids; what is unknown is first, as in a broker's reply."""
         unknown: list[Values] = []
         names: dict[str, UUID] = {}
         for topic_id in ids:
-            name = await self._context.archive.name_of(topic_id, partial(self._context.may_read, session))
+            name = await self._context.archive.catalog.name_of(topic_id, partial(self._context.may_read, session))
             if name is None:
                 unknown.append(_failed(None, ErrorCode.unknown_topic_id, topic_id))
             else:
@@ -103,16 +106,16 @@ class MetadataHandler:
 
     async def _all(self, session: Session, *, has_ids: bool) -> list[Values]:
         context = self._context
-        listed = await context.archive.topics()
+        archive, catalog = context.archive, context.archive.catalog
+        listed = await catalog.topics()
         if has_ids:
-            await context.archive.read_ids(_ID_SECONDS)
-        archive = context.archive
+            await catalog.read_ids(_ID_SECONDS)
         found = [
-            self._topic(name, archive.known_id(name), topic.partitions, partial(archive.known_epoch, name))
+            self._topic(name, catalog.known_id(name), topic.partitions, partial(archive.known_epoch, name))
             for name, topic in sorted(listed.items())
             if context.may_read(session, name)
         ]
-        former = [name for name in await context.archive.former_incarnations() if context.may_read(session, name)]
+        former = [name for name in await catalog.former_incarnations() if context.may_read(session, name)]
         return [*found, *await self._each(former, session)]
 
     async def _each(self, names: Iterable[str], session: Session) -> list[Values]:
@@ -129,12 +132,12 @@ class MetadataHandler:
         if not is_topic_name(name.partition(INCARNATION_MARK)[0]):
             return _failed(name, ErrorCode.invalid_topic_exception)
         try:
-            topic = await self._context.archive.topic(name)
+            topic = await self._context.archive.catalog.use(name)
             if topic is None:
                 return _failed(name, _missing(name))
         except Lost:
             # Every client repeats Metadata after an error. Without one it sends a Fetch, whose error it reports.
-            listed = (await self._context.archive.topics()).get(name.partition(INCARNATION_MARK)[0])
+            listed = (await self._context.archive.catalog.topics()).get(name.partition(INCARNATION_MARK)[0])
             partitions = [] if listed is None else listed.partitions
             return self._topic(name, NO_TOPIC_ID, partitions, lambda _: NO_EPOCH)
         except TieredStorageError as error:

@@ -7,7 +7,6 @@ the same computation, with the same text.
 
 import asyncio
 import hashlib
-import ipaddress
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +47,8 @@ UserKeys = Mapping[ScramMechanism, ScramKeys]
 class UnexpectedRequest(Exception):
     """A client that has not authenticated sent a request that only other clients may send."""
 
+    kind = "unexpected_request"  # of the connection's end, for the counter
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -61,14 +62,6 @@ class Step:
     values: Values
     user: str | None = None
     refused: str | None = None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a listener's host is reached from this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def checked_mechanisms(

@@ -1,8 +1,8 @@
-"""Changes of the file of users: add, remove and list, for `ts-endpoint user`. Comments and order are kept."""
+"""Changes of the file of users: add and remove, for `ts-endpoint user`. Comments and order are kept."""
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from ts_common.errors import ConfigurationError
 from ts_endpoint.security.scram import ITERATIONS, ScramMechanism, keys_of
-from ts_endpoint.security.users import User, read_users
+from ts_endpoint.security.users import read_users
 
 _SHORTEST_PASSWORD: Final = 8
 _MODE: Final = 0o600
@@ -68,15 +68,6 @@ def remove_user(file: Path, name: str) -> None:
         raise ConfigurationError(str(file), [f"it has no user {name!r}: ts-endpoint user ls lists them"])
     del content["users"][name]
     _write(file, content)
-
-
-def list_users(file: Path) -> Mapping[str, User]:
-    """Return the users of a file.
-
-    Raises:
-        ConfigurationError: the file is missing or wrong.
-    """
-    return read_users(file)
 
 
 def _yaml() -> YAML:

@@ -120,22 +120,17 @@ class Endpoint:
         self._rewrite_threads = ThreadPoolExecutor(_REWRITES, "rewrites")
         cluster = stores.name.keys.cluster
         self._peers = Peers(cluster, settings.peers, settings.own, self._peers_changed)
-        self._archive = ServedArchive(
-            Catalog(
-                stores.locations,
-                stores.locate,
-                refresh_seconds=options.refresh,
-                with_incarnations=options.incarnations,
-            ),
-            options.refresh,
+        self._catalog = Catalog(
+            stores.locations, stores.locate, refresh_seconds=options.refresh, with_incarnations=options.incarnations
         )
+        self._archive = ServedArchive(self._catalog, options.refresh)
         self._cache = ChunkCache(options.cache_mib * _MIB)
         self._feeds = Feeds(self._cache, self._segment_threads, MAX_BATCH_BYTES)
         self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.PASS)
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._offsets = self._offsets_store()
         self._groups = Groups(
-            self._offsets, security.permissions, self._peers.owns_group, lacking=self._archive.lacking
+            self._offsets, security.permissions, self._peers.owns_group, lacking=self._catalog.lacking
         )
         self._group_numbers = self._groups.numbers()
         self._lost = 0
@@ -167,12 +162,12 @@ class Endpoint:
             StoreUnavailable, AccessDenied, BucketMissing, CorruptData: the archive cannot be listed.
         """
         try:
-            if not await self._archive.topics() and (other := await asyncio.to_thread(self._other_width)) is not None:
+            if not await self._catalog.topics() and (other := await asyncio.to_thread(self._other_width)) is not None:
                 raise QueryError(other)
             await self._check_offsets()
             self._pulse.start()
             self._pages.start()
-            if await self._archive.topics() or await self._first_topics(stop):
+            if await self._catalog.topics() or await self._first_topics(stop):
                 await self._begin()
                 await stop.wait()
                 await self._hand_over()
@@ -183,7 +178,7 @@ class Endpoint:
         """Wait until the archive has a topic, with pages but without a listener; return whether it has one now."""
         self._waits_for = await asyncio.to_thread(self._nothing)
         log.warning("archive_empty", reason=self._waits_for, pages=self._pages.address)
-        while not await self._archive.topics():
+        while not await self._catalog.topics():
             with suppress(TransientError):
                 if (other := await asyncio.to_thread(self._other_width)) is not None:
                     raise StaleStateError(other)
@@ -194,7 +189,7 @@ class Endpoint:
         return True
 
     async def _begin(self) -> None:
-        topics = await self._archive.topics()
+        topics = await self._catalog.topics()
         await self._listen()
         self._peers.start()
         self._is_serving = True
@@ -259,7 +254,7 @@ class Endpoint:
             Api.DESCRIBE_CONFIGS: DescribeConfigsHandler(context),
             Api.LIST_OFFSETS: ListOffsetsHandler(context),
             Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(context),
-            Api.FETCH: FetchHandler(context, self._reads, in_flight, security.audit),
+            Api.FETCH: FetchHandler(context, self._reads, in_flight.room, security.audit),
             Api.FIND_COORDINATOR: find_coordinator(self._peers, security.permissions),
             Api.DESCRIBE_CLUSTER: describe_cluster(self._peers),
             **self._groups.handlers(),

@@ -1,15 +1,12 @@
 """The archive as the handlers of requests use it: topics, and one `Partition` for each that a client has used."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
 from typing import Final
-from uuid import UUID
 from weakref import WeakValueDictionary
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.model import TopicPartition
-from ts_endpoint.topics.catalog import Catalog, ListedTopic, Location, UsedTopic
+from ts_endpoint.topics.catalog import Catalog, Location, UsedTopic
 from ts_endpoint.topics.partitions import Partition, Snapshot
 
 _MOST_PARTITIONS: Final = 20_000  # in memory; the least recently used are evicted first
@@ -23,7 +20,7 @@ class ServedArchive:
     """
 
     def __init__(self, catalog: Catalog, refresh_seconds: float) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
         self._refresh_seconds = refresh_seconds
         self._partitions: OrderedDict[str, Partition] = OrderedDict()  # by location and prefix
         self._named: WeakValueDictionary[tuple[str, int], Partition] = WeakValueDictionary()  # those of them, as used
@@ -35,43 +32,11 @@ class ServedArchive:
 
     def count_lost(self) -> int:
         """Return how many of the topics and partitions that clients used cannot be opened."""
-        return len(self._catalog.lost) + sum(each.is_lost for each in self._partitions.values())
-
-    async def topics(self) -> Mapping[str, ListedTopic]:
-        """Return all topics; raise as `Catalog.topics`."""
-        return await self._catalog.topics()
-
-    async def topic(self, name: str) -> UsedTopic | None:
-        """Return a topic; raise as `Catalog.use`."""
-        return await self._catalog.use(name)
-
-    async def lacking(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions that the archive does not have; raise as `Catalog.lacking`."""
-        return await self._catalog.lacking(partitions)
-
-    async def name_of(self, topic_id: UUID, is_permitted: Callable[[str], bool]) -> str | None:
-        """Return the name of a topic; raise as `Catalog.name_of`."""
-        return await self._catalog.name_of(topic_id, is_permitted)
-
-    def hidden_name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of an id as `Catalog.hidden_name_of`."""
-        return self._catalog.hidden_name_of(topic_id)
-
-    def known_id(self, name: str) -> UUID:
-        """Return the id of a topic as `Catalog.known_id`."""
-        return self._catalog.known_id(name)
-
-    async def read_ids(self, seconds: float) -> None:
-        """Read the ids of topics as `Catalog.read_ids`."""
-        await self._catalog.read_ids(seconds)
-
-    async def former_incarnations(self) -> list[str]:
-        """Return names of former incarnations; raise as `Catalog.use`."""
-        return await self._catalog.former_incarnations()
+        return len(self.catalog.lost) + sum(each.is_lost for each in self._partitions.values())
 
     async def partition(self, topic: str, number: int) -> Partition | None:
         """Return a partition; None if the archive does not have it. Raise as `Catalog.use`."""
-        found = await self._catalog.use(topic)
+        found = await self.catalog.use(topic)
         keys = None if found is None else found.partitions.get(number)
         return None if found is None or keys is None else self.of(found, number)
 

@@ -26,20 +26,20 @@ def sessions(count: int, user: str | None = "alice") -> Iterable[Session]:
     return [Session(host="h", user=user) for _ in range(count)]
 
 
-def test_reservations_do_not_exceed_the_limit() -> None:
+def test_the_room_of_a_reply_is_what_others_leave() -> None:
     """A handler gets what is left, then nothing, until another reply is sent."""
     one, two, three = sessions(3)
     in_flight = BytesInFlight(100)
 
-    assert in_flight.reserve(one, 70) == 70
+    in_flight.replace(one, 70)
     assert in_flight.room(two) == 30
-    assert in_flight.reserve(two, 70) == 30
-    assert in_flight.reserve(three, 70) == 0
+    in_flight.replace(two, 30)
+    assert in_flight.room(three) == 0
     in_flight.replace(one, 40)
-    assert in_flight.reserve(three, 70) == 30
+    assert in_flight.room(three) == 30
     in_flight.sent(one, 35)
-    assert in_flight.used == 65
-    for each in (one, two, three):
+    assert in_flight.used == 35
+    for each in (one, two):
         in_flight.release(each)
     assert in_flight.used == 0
 
@@ -86,7 +86,8 @@ def test_room_is_bounded_by_the_quota() -> None:
     in_flight = BytesInFlight(1 << 20, quotas)
     (session,) = sessions(1)
 
-    assert in_flight.reserve(session, 5000) == 1000
+    assert in_flight.room(session) == 1000
+    in_flight.replace(session, 1000)
     quotas.charge("alice", 1500)
     assert in_flight.room(session) == 0
     clock.now = 1.0
@@ -134,8 +135,6 @@ def test_a_server_counts_the_bytes_that_a_client_has_not_read() -> None:
     size = 32 << 20
 
     async def fetch(request: Request, session: Session) -> Values:
-        assert cluster.server is not None
-        assert cluster.server.in_flight.reserve(session, size) == size
         return fetched(memoryview(bytes(size)))
 
     cluster.handlers[Api.FETCH] = fetch

@@ -22,8 +22,6 @@ from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_endpoint.records.encoding import MOST_DELTA
 from ts_endpoint.records.rewriting import BATCH_BYTES, Rewritten, rewrite
-from ts_reader.decode.salvage import salvage_segment
-from ts_reader.reading.damage_map import DamageMap
 
 MADE = {one.__name__: one for one in (of_two_leaders, compacted_differently, with_dead_tail, with_lost_marker)}
 TRANSACTIONAL, LOG_APPEND_TIME = 0x10, 0x08
@@ -253,22 +251,3 @@ def test_damage_without_an_intact_copy_ends_the_batches_before_it(archive: Scann
             rewrite(archive.store, part, start, 50, view.epochs, **options)
     found = rewrite(archive.store, part, lost[-1] + 1, 50, view.epochs, **options)
     assert (found.end, len(decoded(found.data))) == (50, 20)
-
-
-def test_a_damage_map_of_earlier_calls_checks_no_object_again(
-    archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client that fetches step by step would otherwise have the whole object read in each step."""
-    compacted_differently(archive)
-    view = view_of(archive)
-    (part,) = ranges_of(view)
-    checked: list[object] = []
-
-    def noted(source: Any, claim: Any) -> Any:
-        checked.append(claim)
-        return salvage_segment(source, claim)
-
-    monkeypatch.setattr("ts_reader.reading.damage_map.salvage_segment", noted)
-    kept = DamageMap(archive.store)
-    found = list(rewritten(archive, view, part, 0, 100, max_bytes=150, tolerant=True, damage_map=kept))
-    assert (len(found) > 5, len(checked)) == (True, 2)

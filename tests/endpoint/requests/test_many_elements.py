@@ -123,6 +123,6 @@ def test_a_topic_is_built_once_between_two_lists_of_topics(tmp_path: Path) -> No
 
     async def ask() -> bool:
         with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
-            return await served.archive.topic("t") is await served.archive.topic("t")
+            return await served.archive.catalog.use("t") is await served.archive.catalog.use("t")
 
     assert run(ask)

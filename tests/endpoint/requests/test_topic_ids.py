@@ -175,7 +175,7 @@ def test_metadata_has_all_topics_if_one_list_of_incarnations_is_damaged(archive:
 
     async def read() -> list[str]:
         with serving(archive.store, archive.keys, with_incarnations=True) as served:
-            assert (await served.archive.topics())["t"].directories.later
+            assert (await served.archive.catalog.topics())["t"].directories.later
             found = await call(served, Api.METADATA, metadata_of(None))
             return [each["name"] for each in found["topics"]]
 
@@ -192,11 +192,11 @@ def test_partitions_that_the_archive_lacks_are_looked_for_once_more(
 
     async def read() -> None:
         with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
-            assert await served.archive.lacking(wanted) == {*wanted[1:]}
+            assert await served.archive.catalog.lacking(wanted) == {*wanted[1:]}
             archive.put_segment("t", 0, batches((0, 5)), partition=1)
-            assert await served.archive.lacking(wanted) == {*wanted[1:]}  # at most one list a second
+            assert await served.archive.catalog.lacking(wanted) == {*wanted[1:]}  # at most one list a second
             now[0] += 2
-            assert await served.archive.lacking(wanted) == {*wanted[2:]}
+            assert await served.archive.catalog.lacking(wanted) == {*wanted[2:]}
 
     run(read)
 
@@ -208,7 +208,7 @@ def test_each_incarnation_has_an_id_of_its_own(archive: MadeArchive) -> None:
     async def read() -> list[UUID]:
         with serving(archive.store, archive.keys, with_incarnations=True) as served:
             partitions = [TopicPartition(f"t~{each}", 0) for each in (*IDS, "unknown")]
-            assert await served.archive.lacking(partitions) == {partitions[2]}
+            assert await served.archive.catalog.lacking(partitions) == {partitions[2]}
             return [each for _, each, _ in await described(served, "t", *(f"t~{each}" for each in IDS))]
 
     newest, first, second = run(read)

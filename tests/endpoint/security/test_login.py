@@ -14,7 +14,7 @@ from tests.endpoint.network.raw_client import RawClient, framed
 from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
 from ts_common.errors import ConfigurationError
 from ts_endpoint.protocol.versions import Api
-from ts_endpoint.security.login import MECHANISMS, Sasl, checked_mechanisms, is_loopback
+from ts_endpoint.security.login import MECHANISMS, Sasl, checked_mechanisms
 from ts_endpoint.security.users import Users
 
 PLAIN_OF_ALICE = b"\0alice\0correct horse"
@@ -281,15 +281,6 @@ def test_plain_is_offered_where_passwords_are_not_seen(
         checked_mechanisms(mechanisms, is_encrypted=encrypted, is_loopback=loopback, plaintext_passwords=accepted)
         == expected
     )
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("db1", False)],
-)
-def test_loopback_listeners_are_those_that_no_other_machine_reaches(host: str, expected: bool) -> None:
-    """A name other than localhost may be any address."""
-    assert is_loopback(host) is expected
 
 
 def test_plain_without_tls_is_a_mistake_with_a_way_out() -> None:

@@ -10,7 +10,7 @@ from dev.local.waiting import wait_for
 from ts_common.errors import ConfigurationError
 from ts_endpoint.contract import Permissions
 from ts_endpoint.security.scram import ScramMechanism, has_password, keys_of
-from ts_endpoint.security.user_entries import add_user, list_users, remove_user
+from ts_endpoint.security.user_entries import add_user, remove_user
 from ts_endpoint.security.users import Users, read_users
 
 KEYS = keys_of(ScramMechanism.SHA_256, "correct horse", iterations=4096).text()
@@ -151,7 +151,7 @@ def test_a_user_is_added_changed_listed_and_removed(tmp_path: Path) -> None:
     add_user(file, "CN=reader,O=Example", None, topics=["*"], groups=["*"], bytes_per_second=5000)
     add_user(file, "alice", "another horse", groups=["g"], iterations=4096)
 
-    found = list_users(file)
+    found = read_users(file)
 
     assert [*found] == ["alice", "CN=reader,O=Example"]
     assert found["alice"].topics == ["orders", "clicks*"]
