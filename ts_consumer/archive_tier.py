@@ -1,7 +1,6 @@
 """The archive as a tier: what it has of a partition, and what is read of it. All methods wait for the store."""
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -9,11 +8,10 @@ from typing import Final
 
 import structlog
 
-from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
+from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.clusters import find_clusters
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
-from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import entropy_widths
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.layout import read_layout
@@ -81,24 +79,6 @@ class HistoryPlan:
     topic_id: str | None
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What the last look at a partition found.
-
-    Attributes:
-        listed: the monotonic time of the look.
-    """
-
-    archived: ArchivedPartition
-    listed: float
-
-    @property
-    def copies(self) -> Mapping[StoredSegment, SegmentCopy]:
-        """The copies whose metadata is known."""
-        view = self.archived.view
-        return {copy.segment: copy for copy in (*view.copies, *view.retired)}
-
-
 class ArchiveTier:
     """The archive of a consumer; thread-safe."""
 
@@ -106,7 +86,7 @@ class ArchiveTier:
         self._configuration = configuration
         self._lock = threading.Lock()
         self._settled: dict[str, Query] = {}  # by location
-        self._known: dict[TopicPartition, _Known] = {}
+        self._known: dict[TopicPartition, tuple[float, ArchivedPartition]] = {}  # with the monotonic time of the look
         # Of a partition that returns nothing: the listing's monotonic time, the commit's ETag, and what readers lose.
         self._nothing: dict[TopicPartition, tuple[float, str | None, Loss | None]] = {}
         self._clusters: dict[str, tuple[float, str | None]] = {}  # by location, with the monotonic time of the look
@@ -126,8 +106,8 @@ class ArchiveTier:
             raise ConfigurationError("assignment", [f"{partition.topic!r} is no name of a topic"])
         known = self._known.get(partition)
         now = monotonic()
-        if known is not None and now - known.listed < _LISTING_SECONDS:
-            former = known.archived
+        if known is not None and now - known[0] < _LISTING_SECONDS:
+            former = known[1]
             found = _commit(former.store, former.view.keys)
             if found[1] is not None and found[1] == former.version:
                 return former  # a partition that waits for the archive costs this one request
@@ -142,7 +122,7 @@ class ArchiveTier:
         end = stable_end(store, view) if query.read_committed else view.end
         extent = Extent(view.start, max(view.start, end))
         archived = ArchivedPartition(store, query, view, extent, incarnations.newest_id, found[1])
-        self._known[partition] = _Known(archived, now)
+        self._known[partition] = now, archived
         return archived
 
     def topics(self, topic: str | None) -> dict[str, frozenset[int]]:
@@ -218,8 +198,9 @@ class ArchiveTier:
         listed, version, loss = self._nothing.get(partition, (float("-inf"), None, None))
         if version != found[1] or monotonic() - listed >= _LISTING_SECONDS:
             known = self._known.get(partition)
+            former = () if known is None else (*known[1].view.copies, *known[1].view.retired)
             catalog = read_catalog(store, keys, None if found[0] is None else found)
-            view = open_view(store, catalog, NOTHING_KNOWN if known is None else known.copies)
+            view = open_view(store, catalog, {copy.segment: copy for copy in former})
             if view.state is CommitState.COMMITTED:
                 self._nothing.pop(partition, None)
                 return view

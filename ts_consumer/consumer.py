@@ -136,7 +136,11 @@ class TieredConsumer:
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True
     ) -> list[TopicPartition] | None:
         """Commit the offset after a message, offsets, or what is stored; return them if it is not asynchronous."""
-        return self._part.commit(message, offsets, asynchronous)
+        commit: Any = self._group.commit  # one signature of many
+        named = {"message": message, "offsets": offsets}
+        given = {name: value for name, value in named.items() if value is not None}
+        found: list[TopicPartition] | None = commit(**given, asynchronous=asynchronous)
+        return found
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Store offsets for the next commit; `enable.auto.offset.store` must be false."""

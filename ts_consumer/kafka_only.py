@@ -41,17 +41,6 @@ class KafkaOnly:
         """Refuse: the plain client has no such call."""
         raise NotImplementedError("consume_arrow() needs a mode that reads the archive; KAFKA_ONLY is the plain client")
 
-    def commit(
-        self, message: Message | None, offsets: list[TopicPartition] | None, asynchronous: bool
-    ) -> list[TopicPartition] | None:
-        """Commit a message, offsets, or what is stored."""
-        commit: Any = self._consumer.commit  # one signature of many
-        given = {"message": message, "offsets": offsets}
-        found: list[TopicPartition] | None = commit(
-            **{name: value for name, value in given.items() if value is not None}, asynchronous=asynchronous
-        )
-        return found
-
     def store_offsets(self, message: Message | None, offsets: list[TopicPartition] | None) -> None:
         """Store offsets for the next commit."""
         given: dict[str, Any] = {"message": message, "offsets": offsets}

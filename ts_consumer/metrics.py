@@ -27,34 +27,23 @@ class ConsumerCollector(Collector):
     def collect(self) -> Iterator[Any]:
         """Yield the metrics."""
         found = self._consumer.tier_statistics()
-        if found is None:
-            return
-        yield self._counter("records", "Records that the application got, by tier.", "tier", _records(found))
-        yield self._gauge("partitions", "Assigned partitions, by state.", "state", found.partitions)
-        passages = {"archive": found.to_history, "kafka": found.to_live, "back": found.back}
-        yield self._counter(
-            "passages", "Passages of partitions to a tier; back: Kafka removed the next offset.", "to", passages
-        )
-        yield self._gauge("buffered_bytes", "Bytes of records that are read ahead.", None, {"": found.buffered_bytes})
-        skipped = {"": found.skipped_offsets}
-        yield self._counter("skipped_offsets", "Offsets that were passed over by option.", None, skipped)
-        dropped = {"": found.dropped_messages}
-        yield self._counter("dropped_messages", "Live messages that no partition wanted.", None, dropped)
-
-    def _counter(self, name: str, text: str, label: str | None, samples: Mapping[str, int]) -> Any:
-        return self._filled(CounterMetricFamily(_PREFIX + name, text, labels=self._labels(label)), label, samples)
-
-    def _gauge(self, name: str, text: str, label: str | None, samples: Mapping[str, int]) -> Any:
-        return self._filled(GaugeMetricFamily(_PREFIX + name, text, labels=self._labels(label)), label, samples)
-
-    def _labels(self, label: str | None) -> list[str]:
-        return self._names if label is None else [*self._names, label]
-
-    def _filled(self, family: Any, label: str | None, samples: Mapping[str, int]) -> Any:
-        for value, sample in samples.items():
-            family.add_metric(self._values if label is None else [*self._values, value], sample)
-        return family
+        for make, name, text, label, samples in () if found is None else _families(found):
+            family = make(_PREFIX + name, text, labels=[*self._names, *label])
+            for value, sample in samples.items():
+                family.add_metric([*self._values, *([value] if label else [])], sample)
+            yield family
 
 
-def _records(found: TierStatistics) -> dict[str, int]:
-    return {"archive": found.archive_records, "kafka": found.kafka_records}
+def _families(found: TierStatistics) -> Iterator[tuple[Any, str, str, tuple[str, ...], Mapping[str, int]]]:
+    """Yield the class, name, text and label of each metric, and its numbers by the value of the label."""
+    counter, gauge = CounterMetricFamily, GaugeMetricFamily
+    records = {"archive": found.archive_records, "kafka": found.kafka_records}
+    passages = {"archive": found.to_history, "kafka": found.to_live, "back": found.back}
+    skipped, dropped = {"": found.skipped_offsets}, {"": found.dropped_messages}
+    yield counter, "records", "Records that the application got, by tier.", ("tier",), records
+    yield gauge, "partitions", "Assigned partitions, by state.", ("state",), found.partitions
+    text = "Passages of partitions to a tier; back: Kafka removed the next offset."
+    yield counter, "passages", text, ("to",), passages
+    yield gauge, "buffered_bytes", "Bytes of records that are read ahead.", (), {"": found.buffered_bytes}
+    yield counter, "skipped_offsets", "Offsets that were passed over by option.", (), skipped
+    yield counter, "dropped_messages", "Live messages that no partition wanted.", (), dropped

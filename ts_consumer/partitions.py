@@ -100,12 +100,9 @@ class Assigned:
 
     def take(self, prefetch: Prefetch, count: int) -> list[Message]:
         """Return the next messages of the archive, at most `count`; empty if none has arrived."""
-        rows = self._rows_left(prefetch)
-        if rows is None or self.reading is None:
+        lot = self.take_rows(prefetch, count)
+        if lot is None or self.reading is None:
             return []
-        lot = rows.slice(self._row, count)
-        self._row += lot.num_rows
-        self.next = _end_of(lot)
         return messages_of(*self.key, lot, self.reading.plan.view.epochs)
 
     def take_rows(self, prefetch: Prefetch, count: int) -> pa.RecordBatch | None:

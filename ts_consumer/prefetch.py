@@ -54,6 +54,7 @@ class Prefetch:
 
     Attributes:
         arrived: is notified when a batch, an end or an error has arrived; its lock guards all readings.
+        nbytes: of all buffered batches.
 
     Args:
         most_bytes: of buffered batches.
@@ -63,17 +64,12 @@ class Prefetch:
         self.arrived = threading.Condition()
         self._most_bytes = most_bytes
         self._most_active = max(1, most_bytes // _BYTES_OF_A_READER)
-        self._nbytes = 0
+        self.nbytes = 0
         self._active: set[Reading] = set()
         self._waiting: deque[Reading] = deque()
         self._memory = RecycledMemory()
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="archive-reads")
         self._is_closed = False
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all buffered batches."""
-        return self._nbytes
 
     def begin(self, plan: HistoryPlan) -> Reading:
         """Begin to read a plan."""
@@ -90,7 +86,7 @@ class Prefetch:
                 return None
             batch = reading.buffered.popleft()
             reading.nbytes -= batch.nbytes
-            self._nbytes -= batch.nbytes
+            self.nbytes -= batch.nbytes
             self._go_on()
             return batch
 
@@ -98,7 +94,7 @@ class Prefetch:
         """End a reading, and drop what it has; a batch that arrives later is dropped."""
         with self.arrived:
             reading.is_cancelled = True
-            self._nbytes -= reading.nbytes
+            self.nbytes -= reading.nbytes
             reading.nbytes = 0
             reading.buffered.clear()
             if reading in self._waiting:
@@ -159,7 +155,7 @@ class Prefetch:
         else:
             reading.buffered.append(batch)
             reading.nbytes += batch.nbytes
-            self._nbytes += batch.nbytes
+            self.nbytes += batch.nbytes
             reading.turn_bytes += batch.nbytes
             if self._waiting and reading.turn_bytes >= _TURN_BYTES:  # it continues after the others
                 self._active.discard(reading)

@@ -173,19 +173,6 @@ class Tiers:
             else:
                 live.store(offsets)
 
-    def commit(
-        self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True
-    ) -> list[TopicPartition] | None:
-        """Commit a message, offsets, or what is stored."""
-        given: dict[str, Any] = {"asynchronous": asynchronous}
-        if message is not None:
-            given["message"] = message
-        if offsets is not None:
-            given["offsets"] = offsets
-        consumer = self.of_group()
-        found: list[TopicPartition] | None = consumer.commit(**given)
-        return found
-
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float | None = None, cached: bool = False
     ) -> tuple[int, int] | None:

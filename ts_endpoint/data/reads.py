@@ -103,23 +103,12 @@ class _Refused:
     at: float
 
 
-@dataclass(slots=True)
-class PassedOver:
-    """What readers passed over, by option.
-
-    Attributes:
-        holes: the number of times.
-        offsets: the lost offsets, each time.
-    """
-
-    holes: int = 0
-    offsets: int = 0
-
-
 class Reads:
     """Answers reads of all partitions; on the event loop.
 
     Attributes:
+        holes_passed_over: by option, counted for each reader.
+        offsets_passed_over: the lost offsets in them, each time.
         rewritten: the number of ranges whose batches were rewritten.
 
     Args:
@@ -128,7 +117,7 @@ class Reads:
     """
 
     def __init__(self, feeds: Feeds, executor: Executor, *, passes_holes: bool) -> None:
-        self.passed_over = PassedOver()
+        self.holes_passed_over, self.offsets_passed_over = 0, 0
         self.rewritten = 0
         self._feeds = feeds
         self._executor = executor
@@ -248,8 +237,8 @@ class Reads:
     def _pass_over(self, partition: Partition, hole: Hole) -> None:
         if not self._passes_holes:
             raise HoleReached(hole)
-        self.passed_over.holes += 1
-        self.passed_over.offsets += hole.end - hole.start
+        self.holes_passed_over += 1
+        self.offsets_passed_over += hole.end - hole.start
         log.warning(
             "hole_passed_over", partition=str(partition.keys.partition), from_offset=hole.start, to_offset=hole.end
         )

@@ -7,7 +7,7 @@ After a restart their ids are unknown, so each client joins again; it does so by
 import uuid
 from asyncio import AbstractEventLoop
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,10 +73,6 @@ class Coordinator:
     def names(self) -> list[str]:
         """Return the names of these groups."""
         return list(self._groups)
-
-    def __iter__(self) -> Iterator[Group]:
-        """Return these groups."""
-        return iter(self._groups.values())
 
     def states(self) -> Mapping[GroupState, int]:
         """Return the number of these groups in each state."""

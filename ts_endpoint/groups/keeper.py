@@ -53,6 +53,7 @@ class Keeper:
         clock: returns milliseconds since the epoch.
 
     Attributes:
+        bytes: about how many bytes of memory the offsets need.
         commits: offsets that were committed, since the start.
         flush_failures: writes of a group that failed, since the start.
         read_failures: reads of a group, or lists of groups, that failed.
@@ -68,7 +69,7 @@ class Keeper:
         self._groups: dict[str, GroupOffsets] = {}
         self._reads: dict[str, Task[ErrorCode | None]] = {}
         self._flushing: Task[None] | None = None
-        self._bytes = 0
+        self.bytes = 0
         self._paused_until = 0.0
         self._flushed = loop.time()
         self._threads = ThreadPoolExecutor(_THREADS, "groups") if store is not None else None
@@ -85,11 +86,6 @@ class Keeper:
     def unwritten(self) -> int:
         """Number of groups that the store does not have as they are here."""
         return sum(not each.is_written for each in self._groups.values()) if self._store is not None else 0
-
-    @property
-    def bytes(self) -> int:
-        """About how many bytes of memory the offsets need."""
-        return self._bytes
 
     def get(self, group: str) -> GroupOffsets | None:
         """Return the offsets of a group, if it is in memory; it may not be read yet."""
@@ -156,7 +152,7 @@ class Keeper:
             elif not self._fits(found, partition, metadata):
                 errors.append(ErrorCode.invalid_commit_offset_size)
             else:
-                self._bytes += found.commit(partition, offset, epoch, metadata, now)
+                self.bytes += found.commit(partition, offset, epoch, metadata, now)
                 self.commits += 1
                 errors.append(ErrorCode.none)
         found.used = self._loop.time()
@@ -169,7 +165,7 @@ class Keeper:
         found = self._groups.get(group)
         if found is None:
             found = self._groups[group] = GroupOffsets(group)
-        self._bytes -= found.bytes
+        self.bytes -= found.bytes
         found.delete(self._clock())
         if self._store is None:
             self._drop(found)
@@ -179,7 +175,7 @@ class Keeper:
         found = self._groups.get(group)
         if found is None:
             return
-        self._bytes -= found.remove(partitions, self._clock())
+        self.bytes -= found.remove(partitions, self._clock())
         if self._store is None:
             found.removed.clear()
             if not found.offsets:
@@ -317,11 +313,11 @@ class Keeper:
         before = each.bytes
         change()
         if self._groups.get(each.group) is each:
-            self._bytes += each.bytes - before
+            self.bytes += each.bytes - before
 
     def _drop(self, each: GroupOffsets) -> None:
         if self._groups.pop(each.group, None) is not None:
-            self._bytes -= each.bytes
+            self.bytes -= each.bytes
 
     def _can_be_dropped(self, each: GroupOffsets) -> bool:
         return self._store is not None and each.is_written and each.group not in self._reads
@@ -336,7 +332,9 @@ class Keeper:
             kept: the group of these bytes; None for a new group.
         """
         if not self._has_room(size, kept):
-            droppable = sorted((each for each in self._groups.values() if self._can_be_dropped(each)), key=_last_use)
+            droppable = sorted(
+                (each for each in self._groups.values() if self._can_be_dropped(each)), key=lambda each: each.used
+            )
             for number, each in enumerate(droppable):
                 if number >= len(droppable) // 4 and self._has_room(size, kept):
                     break  # a quarter at least, because the next request would sort all of them again
@@ -346,7 +344,7 @@ class Keeper:
 
     def _has_room(self, size: int, kept: GroupOffsets | None) -> bool:
         number = len(self._groups) + (kept is None)
-        return number <= self._limits.groups and self._bytes + size <= self._limits.offset_bytes
+        return number <= self._limits.groups and self.bytes + size <= self._limits.offset_bytes
 
     def _fits(self, each: GroupOffsets, partition: TopicPartition, metadata: str) -> bool:
         if partition in each.offsets and len(metadata) <= len(each.offsets[partition].metadata):
@@ -356,7 +354,3 @@ class Keeper:
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._threads, call)
-
-
-def _last_use(each: GroupOffsets) -> float:
-    return each.used

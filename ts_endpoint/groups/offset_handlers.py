@@ -3,6 +3,8 @@
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -124,12 +126,10 @@ class OffsetHandlers:
 
     def _all_topics(self, offsets: Offsets, session: Session) -> list[Values]:
         """Return what a group committed, without topics that the user may not read."""
-        by_topic: dict[str, list[Values]] = {}
-        for partition, committed in sorted(offsets.items(), key=_partition_of):
-            by_topic.setdefault(partition.topic, []).append(_fetched(partition.partition, committed))
+        ordered = sorted(offsets.items(), key=itemgetter(0))
         return [
-            {"name": topic, "partitions": partitions}
-            for topic, partitions in by_topic.items()
+            {"name": topic, "partitions": [_fetched(each.partition, committed) for each, committed in some]}
+            for topic, some in groupby(ordered, key=lambda item: item[0].topic)
             if self._gate.may_read(session, topic)
         ]
 
@@ -152,10 +152,6 @@ def by_topic(partitions: Iterable[TopicPartition], errors: Mapping[TopicPartitio
     for each in partitions:
         topics.setdefault(each.topic, []).append({"partition_index": each.partition, "error_code": errors[each]})
     return [{"name": topic, "partitions": results} for topic, results in topics.items()]
-
-
-def _partition_of(item: tuple[TopicPartition, Committed]) -> TopicPartition:
-    return item[0]
 
 
 def _fetched(index: int, committed: Committed | None, error: ErrorCode = ErrorCode.none) -> Values:

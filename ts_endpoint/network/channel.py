@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from ts_endpoint.protocol.replies import Piece
 
@@ -19,6 +19,7 @@ _TLS_SLICE: Final = 256 << 10  # encrypted at once, while other connections wait
 _DISCARDED: Final = 16 << 10
 _NOT_YET: Final = (BlockingIOError, InterruptedError)
 
+T = TypeVar("T")
 Sent = Callable[[int], None]
 
 
@@ -111,20 +112,18 @@ class Channel:
         socket.socket.shutdown(self._socket, socket.SHUT_WR)
 
     async def _readable(self) -> None:
-        ready = self._loop.create_future()
-        self._loop.add_reader(self._socket, _set, ready)
-        try:
-            await ready
-        finally:
-            self._loop.remove_reader(self._socket)
+        await self._ready(self._loop.add_reader, self._loop.remove_reader)
 
     async def _writable(self) -> None:
+        await self._ready(self._loop.add_writer, self._loop.remove_writer)
+
+    async def _ready(self, add: Callable[..., None], remove: Callable[[socket.socket], object]) -> None:
         ready = self._loop.create_future()
-        self._loop.add_writer(self._socket, _set, ready)
+        add(self._socket, _set, ready)
         try:
             await ready
         finally:
-            self._loop.remove_writer(self._socket)
+            remove(self._socket)
 
 
 class TlsChannel(Channel):
@@ -145,26 +144,15 @@ class TlsChannel(Channel):
         Raises:
             OSError: the connection failed, or the client does not speak TLS.
         """
-        while True:
-            try:
-                self._tls.do_handshake()
-                return self._tls.getpeercert(binary_form=True)
-            except ssl.SSLWantReadError:
-                await self._readable()
-            except ssl.SSLWantWriteError:
-                await self._writable()
+        await self._done(self._tls.do_handshake)
+        return self._tls.getpeercert(binary_form=True)
 
     async def receive_into(self, memory: memoryview) -> int:
         """Do as `Channel.receive_into`."""
-        while True:
-            try:
-                return self._tls.recv_into(memory)
-            except ssl.SSLWantReadError:
-                await self._readable()
-            except ssl.SSLWantWriteError:
-                await self._writable()
-            except ssl.SSLZeroReturnError:
-                return 0
+        try:
+            return await self._done(self._tls.recv_into, memory)
+        except ssl.SSLZeroReturnError:
+            return 0
 
     async def send(self, pieces: list[Piece], sent: Sent) -> None:
         """Do as `Channel.send`; pieces smaller than a record of TLS are joined to one."""
@@ -173,14 +161,19 @@ class TlsChannel(Channel):
         for view in _slices(waiting):
             rest = view
             while rest:
-                try:
-                    count = self._tls.send(rest)  # after an error OpenSSL expects the same bytes again
-                    sent(count)
-                    rest = rest[count:]
-                except ssl.SSLWantReadError:
-                    await self._readable()
-                except ssl.SSLWantWriteError:
-                    await self._writable()
+                count = await self._done(self._tls.send, rest)  # after an error OpenSSL expects the same bytes again
+                sent(count)
+                rest = rest[count:]
+
+    async def _done(self, call: Callable[..., T], *arguments: object) -> T:
+        """Repeat a call of OpenSSL until it needs no more bytes of the socket, and return its result."""
+        while True:
+            try:
+                return call(*arguments)
+            except ssl.SSLWantReadError:
+                await self._readable()
+            except ssl.SSLWantWriteError:
+                await self._writable()
 
     def _end_sending(self) -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -46,14 +46,7 @@ def _coordinator(peers: Peers, permissions: Permissions, session: Session, key_t
     if not permissions.may_use(session.user, key):
         return {**nothing, "error_code": ErrorCode.group_authorization_failed}
     node_id, host, port = peers.broker(peers.coordinator_of(key))
-    return {
-        "key": key,
-        "node_id": node_id,
-        "host": host,
-        "port": port,
-        "error_code": ErrorCode.none,
-        "error_message": "",
-    }
+    return {**nothing, "node_id": node_id, "host": host, "port": port, "error_code": ErrorCode.none}
 
 
 def describe_cluster(peers: Peers) -> Handler:

@@ -68,14 +68,9 @@ class Batch:
         self.epoch = epoch
         self._most_bytes = most_bytes
         self._records: list[bytes] = []
-        self._size = HEADER_SIZE
+        self.size = HEADER_SIZE
         self._first = self._greatest = NO_TIMESTAMP
         self._appended = False
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the batch, with its header."""
-        return self._size
 
     def add(self, row: Row) -> bool:
         """Add a record; return False if it belongs in another batch: it does not fit, or has another append time.
@@ -94,10 +89,10 @@ class Batch:
         if offset_delta > MOST_DELTA or not -_INT64_MOST <= since <= _INT64_MOST:
             return False
         data = _record(row, since, offset_delta)
-        if self._records and self._size + len(data) > self._most_bytes:
+        if self._records and self.size + len(data) > self._most_bytes:
             return False
         self._records.append(data)
-        self._size += len(data)
+        self.size += len(data)
         self._greatest = max(self._greatest, row.milliseconds)
         return True
 
@@ -124,14 +119,8 @@ def empty_batch(base: int, end: int, epoch: int) -> bytes:
 def _record(row: Row, timestamp_delta: int, offset_delta: int) -> bytes:
     _, _, _, key, value, headers = row
     parts = [_NO_ATTRIBUTES, varint(timestamp_delta), varint(offset_delta)]
-    if key is None:
-        parts.append(_NULL)
-    else:
-        parts += (varint(len(key)), key)
-    if value is None:
-        parts.append(_NULL)
-    else:
-        parts += (varint(len(value)), value)
+    for field in (key, value):
+        parts += (_NULL,) if field is None else (varint(len(field)), field)
     parts.append(varint(len(headers)))
     for name, data in headers:
         parts += (varint(len(name)), name)

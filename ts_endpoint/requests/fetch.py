@@ -169,7 +169,7 @@ class FetchHandler:
                 name = await context.archive.catalog.name_of(part.topic_id, partial(context.may_read, session))
                 if name is None:
                     part.error, part.refused = ErrorCode.unknown_topic_id, 1
-                    hidden = context.archive.catalog.hidden_name_of(part.topic_id)
+                    hidden = context.archive.catalog.ids.hidden_name_of(part.topic_id)
                     if hidden is not None and self._audit is not None:
                         self._audit.refused_topic(session, hidden)
                     return

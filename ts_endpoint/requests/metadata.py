@@ -111,7 +111,7 @@ class MetadataHandler:
         if has_ids:
             await catalog.read_ids(_ID_SECONDS)
         found = [
-            self._topic(name, catalog.known_id(name), topic.partitions, partial(archive.known_epoch, name))
+            self._topic(name, catalog.ids.of(name), topic.partitions, partial(archive.known_epoch, name))
             for name, topic in sorted(listed.items())
             if context.may_read(session, name)
         ]

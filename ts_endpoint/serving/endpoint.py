@@ -124,8 +124,7 @@ class Endpoint:
             stores.locations, stores.locate, refresh_seconds=options.refresh, with_incarnations=options.incarnations
         )
         self._archive = ServedArchive(self._catalog, options.refresh)
-        self._cache = ChunkCache(options.cache_mib * _MIB)
-        self._feeds = Feeds(self._cache, self._segment_threads, MAX_BATCH_BYTES)
+        self._feeds = Feeds(ChunkCache(options.cache_mib * _MIB), self._segment_threads, MAX_BATCH_BYTES)
         self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.PASS)
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._offsets = self._offsets_store()
@@ -273,7 +272,6 @@ class Endpoint:
                 server=self._server,
                 requests=self._requests,
                 archive=self._archive,
-                cache=self._cache,
                 feeds=self._feeds,
                 reads=self._reads,
                 groups=lambda: self._group_numbers,

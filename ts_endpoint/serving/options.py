@@ -92,15 +92,9 @@ class EndpointSettings:
         return not self.has_logins and not _is_loopback(self.listen.host)
 
 
-class _Problems:
-    """Collects the mistakes of several checks."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def add(self, error: ConfigurationError) -> None:
-        prefix = "" if error.source == SOURCE else f"{error.source}: "
-        self.found += [f"{prefix}{problem}" for problem in error.problems]
+def _stated(error: ConfigurationError) -> list[str]:
+    prefix = "" if error.source == SOURCE else f"{error.source}: "
+    return [f"{prefix}{problem}" for problem in error.problems]
 
 
 def check(options: Options) -> EndpointSettings:
@@ -109,27 +103,27 @@ def check(options: Options) -> EndpointSettings:
     Raises:
         ConfigurationError: with every mistake and its way out.
     """
-    problems = _Problems()
+    problems: list[str] = []
     archive = listen = tls = None
     listed: list[Peer] = []
     mechanisms: Sequence[str] = ()
     try:
         archive = name_archive(options.config, options.url, options.cluster, options.entropy_bits)
     except ConfigurationError as error:
-        problems.add(error)
+        problems += _stated(error)
     try:
         listen = parse_address(options.listen, "--listen")
         listed, own = _processes(options, listen)
     except ConfigurationError as error:
-        problems.add(error)
+        problems += _stated(error)
     try:
         tls = _tls_files(options)
         mechanisms = _mechanisms(options, listen, is_encrypted=tls is not None)
     except ConfigurationError as error:
-        problems.add(error)
-    problems.found += _numbers(options)
-    if problems.found or archive is None or listen is None:
-        raise ConfigurationError(SOURCE, problems.found)
+        problems += _stated(error)
+    problems += _numbers(options)
+    if problems or archive is None or listen is None:
+        raise ConfigurationError(SOURCE, problems)
     return EndpointSettings(
         archive=archive,
         listen=listen,

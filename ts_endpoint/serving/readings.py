@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.feeds import Feeds
 from ts_endpoint.data.reads import Reads
 from ts_endpoint.groups.groups import GroupNumbers
@@ -23,7 +22,6 @@ def readings(
     server: Server,
     requests: RequestCounts,
     archive: ServedArchive,
-    cache: ChunkCache,
     feeds: Feeds,
     reads: Reads,
     groups: Callable[[], GroupNumbers],
@@ -40,7 +38,7 @@ def readings(
         groups: returns the numbers of groups, on any thread.
         lost: returns how many topics and partitions cannot be opened, on any thread.
     """
-    network, in_flight = server.counters, server.in_flight
+    network, in_flight, cache = server.counters, server.in_flight, feeds.cache
     return {
         "serving": lambda: float(is_serving()),
         "connections": lambda: server.connections,
@@ -67,8 +65,8 @@ def readings(
         "rewritten_ranges": lambda: reads.rewritten,
         "used_partitions": lambda: archive.used,
         "lost_partitions": lost,
-        "holes_passed_over": lambda: reads.passed_over.holes,
-        "hole_offsets_passed_over": lambda: reads.passed_over.offsets,
+        "holes_passed_over": lambda: reads.holes_passed_over,
+        "hole_offsets_passed_over": lambda: reads.offsets_passed_over,
         "store_requests": lambda: _labelled(stores.counts.requests),
         "store_failures": lambda: _labelled(stores.counts.failures),
         "store_received_bytes": lambda: stores.counts.bytes_received,

@@ -90,6 +90,7 @@ class Catalog:
         with_incarnations: whether the former incarnations of a topic are topics `topic~id`.
 
     Attributes:
+        ids: of topics that were read.
         lost: topics whose list of incarnations cannot be used, as of the last attempt.
     """
 
@@ -100,7 +101,7 @@ class Catalog:
         self._locate = locate
         self._refresh_seconds = refresh_seconds
         self._with_incarnations = with_incarnations
-        self._ids = TopicIds(locations[0].keys.cluster, with_incarnations=with_incarnations)
+        self.ids = TopicIds(locations[0].keys.cluster, with_incarnations=with_incarnations)
         self._ids_read_at = -inf
         self._reading_ids: asyncio.Task[None] | None = None
         self._listed: dict[str, ListedTopic] = {}
@@ -151,7 +152,7 @@ class Catalog:
             directory = entry.directory
         keys = listed.location.keys
         partitions = {number: keys.partition(TopicPartition(topic, number), directory) for number in listed.partitions}
-        used = UsedTopic(name, self._ids.of(name), listed.location, partitions)
+        used = UsedTopic(name, self.ids.of(name), listed.location, partitions)
         self._built[name] = listed, incarnations, used
         return used
 
@@ -180,22 +181,14 @@ class Catalog:
         Raises:
             TieredStorageError: as `topics`.
         """
-        name = self._ids.name_of(topic_id, is_permitted)
+        name = self.ids.name_of(topic_id, is_permitted)
         if name is None and monotonic() - self._ids_read_at > _LEAST_SECONDS:
             await self.topics()
             if self._age() > _LEAST_SECONDS:
                 await asyncio.shield(self._refreshing())
             await self.read_ids(_LEAST_SECONDS)
-            name = self._ids.name_of(topic_id, is_permitted)
+            name = self.ids.name_of(topic_id, is_permitted)
         return name
-
-    def hidden_name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of an id as `TopicIds.hidden_name_of`."""
-        return self._ids.hidden_name_of(topic_id)
-
-    def known_id(self, name: str) -> UUID:
-        """Return the id of a topic, without a request; the zero UUID if it was not read yet."""
-        return self._ids.of(name)
 
     async def read_ids(self, seconds: float) -> None:
         """Read the ids of all listed topics, and wait for them at most some seconds; the reading continues."""
@@ -262,7 +255,7 @@ class Catalog:
         if self.lost.pop(topic.name, None) is not None:
             log.info("topic_readable_again", topic=topic.name)
         self._used[topic.name] = topic.directories, found
-        self._ids.learn(found)
+        self.ids.learn(found)
         return found
 
     async def _read_ids(self) -> None:
