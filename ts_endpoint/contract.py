@@ -1,9 +1,9 @@
 """What the rooms of the endpoint share: the session of a connection, handlers of requests, and permissions."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
@@ -21,13 +21,11 @@ class Session:
         host: address of the client, for logs and DescribeGroups.
         user: who authenticated; None if the listener needs no authentication.
         software: the client library's name in its ApiVersions; empty without one.
-        readers: where the connection reads in each partition; only `ts_endpoint.data` uses them.
     """
 
     host: str
     user: str | None = None
     software: str = ""
-    readers: dict[Any, Any] = field(default_factory=dict)
 
 
 class ConnectionEnds(Exception):

@@ -21,6 +21,7 @@ from ts_endpoint.topics.partitions import Partition, Snapshot
 from ts_reader.reading.first_offset import first_offset_at, search_for
 
 _READ_COMMITTED: Final = 1
+_SEARCHES: Final = 4  # for timestamps, at once; each decodes records
 
 log = structlog.get_logger()
 
@@ -35,15 +36,11 @@ class Special(IntEnum):
 
 
 class ListOffsetsHandler:
-    """Answers ListOffsets.
+    """Answers ListOffsets."""
 
-    Args:
-        searches: the number of searches for timestamps that run at once; each decodes records.
-    """
-
-    def __init__(self, context: Context, searches: int = 4) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._searches = asyncio.Semaphore(searches)
+        self._searches = asyncio.Semaphore(_SEARCHES)
 
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
