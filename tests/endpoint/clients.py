@@ -16,8 +16,7 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.markers import ABORT, read_markers
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.contract import EveryonePermitted, Handler, Permissions, Session
-from ts_endpoint.data.cache import ChunkCache
-from ts_endpoint.data.feeds import Feeds
+from ts_endpoint.data.feeds import ChunkCache, Feeds
 from ts_endpoint.data.reads import Reads
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import SERVED, Api

@@ -1,4 +1,4 @@
-"""Reading ahead: one long request for a segment, which all readers near its head share.
+"""Reading ahead: one long request for a segment, which all readers near its head share, and the chunks in memory.
 
 A feed loads the chunks of one segment in order, into the cache, as far as its budget reaches beyond what a reader has
 consumed. Its request stays open while readers continue. A reader that falls behind finds its chunks in the cache as
@@ -10,15 +10,17 @@ feeds, each gets less, so that they do not evict what others have loaded and not
 
 import asyncio
 import threading
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor
+from operator import attrgetter
 from time import monotonic
 from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectStore
-from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.chunks import CHUNK_BYTES, Chunk, ChunkReader
 from ts_endpoint.data.positions import Positions
 from ts_reader.decode.memory import Memory, RecycledMemory
@@ -27,7 +29,57 @@ _MOST_AHEAD: Final = 4 * CHUNK_BYTES
 _LEAST_AHEAD: Final = CHUNK_BYTES
 IDLE_SECONDS: Final = 10.0  # then the request of a feed ends; the next reader begins another one
 _SWEEP_SECONDS: Final = 5.0
+_BY_OFFSET: Final = attrgetter("covers_from")
 _TRIES: Final = 4  # of a load, if the cache drops chunks before a reader has them
+
+
+class ChunkCache:
+    """Keeps chunks; used on the event loop only.
+
+    Attributes:
+        hits: offsets that were found.
+        misses: offsets that were not.
+        nbytes: of all chunks. Replies that are not sent yet may keep the memory of evicted chunks.
+
+    Args:
+        most_bytes: of all chunks; one chunk may be larger.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.nbytes = 0
+        self.hits = 0
+        self.misses = 0
+        self._by_key: dict[str, list[Chunk]] = {}  # ascending by `covers_from`
+        self._recent: OrderedDict[Chunk, str] = OrderedDict()
+
+    def find(self, key: str, offset: int) -> Chunk | None:
+        """Return the chunk of an object that covers an offset; None without one."""
+        chunks = self._by_key.get(key)
+        if chunks is not None:
+            # Reads that began at different positions overlap, so the last chunk that begins below may end below too.
+            at = bisect_right(chunks, offset, key=_BY_OFFSET)
+            for chunk in reversed(chunks[max(0, at - 3) : at]):
+                if offset < chunk.covers_to:
+                    self._recent.move_to_end(chunk)
+                    self.hits += 1
+                    return chunk
+        self.misses += 1
+        return None
+
+    def add(self, key: str, chunk: Chunk) -> None:
+        """Keep a chunk; evict others if there is no room."""
+        chunks = self._by_key.setdefault(key, [])
+        chunks.insert(bisect_right(chunks, chunk.covers_from, key=_BY_OFFSET), chunk)
+        self._recent[chunk] = key
+        self.nbytes += chunk.held
+        while self.nbytes > self.most_bytes and len(self._recent) > 1:
+            former, its_key = self._recent.popitem(last=False)
+            self.nbytes -= former.held
+            others = self._by_key[its_key]
+            others.remove(former)
+            if not others:
+                del self._by_key[its_key]
 
 
 class Feed:

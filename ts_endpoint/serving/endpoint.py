@@ -16,8 +16,7 @@ from ts_common.archive.clusters import known_clusters
 from ts_common.errors import AccessDenied, AddressInUse, ConfigurationError, QueryError, StaleStateError, TransientError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_endpoint.contract import EveryonePermitted, Handlers, Permissions
-from ts_endpoint.data.cache import ChunkCache
-from ts_endpoint.data.feeds import Feeds
+from ts_endpoint.data.feeds import ChunkCache, Feeds
 from ts_endpoint.data.reads import Reads
 from ts_endpoint.groups.groups import Groups
 from ts_endpoint.groups.offsets_store import OffsetsStore

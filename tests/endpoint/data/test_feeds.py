@@ -17,9 +17,8 @@ from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_endpoint.data import chunks, feeds, positions
-from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.chunks import Chunk
-from ts_endpoint.data.feeds import Feeds
+from ts_endpoint.data.feeds import ChunkCache, Feeds
 
 END = 2000
 
