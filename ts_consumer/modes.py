@@ -60,3 +60,9 @@ def way_of(mode: TierMode, offset: int, archive: Extent | None, kafka: Extent | 
     if archive is None:
         return Way.BELOW if kafka is not None else Way.NOWHERE_YET
     return Way.BELOW if offset < archive.start else Way.NOWHERE_YET
+
+
+def whole(archive: Extent | None, kafka: Extent | None) -> Extent | None:
+    """Return the offsets of both tiers: from the first one, to the end of Kafka if it is read; None without any."""
+    known = [extent for extent in (kafka, archive) if extent is not None]
+    return Extent(min(extent.start for extent in known), known[0].end) if known else None

@@ -17,7 +17,7 @@ from ts_consumer.configuration import GAP_KEY, Configuration, OnGap
 from ts_consumer.errors import UNKNOWN_TOPIC, NoOffset, SeamRefused
 from ts_consumer.errors import refusal as refused
 from ts_consumer.live import Key
-from ts_consumer.modes import Extent, TierMode, Way, way_of
+from ts_consumer.modes import Extent, TierMode, Way, way_of, whole
 
 TAIL: Final = -2000  # librdkafka's OFFSETTAIL(n) is this minus n
 
@@ -154,9 +154,13 @@ class Resolver:
                 way = Way.KAFKA  # brokers still have what the archive lost
         return Resolution(way, offset, epoch=epoch)
 
-    def extents(self, key: Key) -> tuple[ArchivedPartition | None, Extent | None]:
-        """Return what the archive and what brokers have of a partition; raise as `resolve`."""
-        return self._archived(key, OFFSET_BEGINNING, None, None), self._kafka(key)
+    def both(self, key: Key) -> tuple[ArchivedPartition | None, Extent]:
+        """Return what the archive has of a partition, and the offsets of both tiers; raise as `resolve`."""
+        archived = self._archived(key, OFFSET_BEGINNING, None, None)
+        found = whole(None if archived is None else archived.extent, self._kafka(key))
+        if found is None:
+            raise self.unknown(key)
+        return archived, found
 
     def unknown(self, key: Key) -> KafkaException:
         """Return the error of a partition that neither the archive nor a broker has."""
@@ -226,16 +230,15 @@ class Resolver:
         """Return an offset for a logical one; None if no tier has the partition."""
         if wanted >= 0:
             return wanted
-        known = [extent for extent in (archive, kafka) if extent is not None]
-        if not known:
+        both = whole(archive, kafka)
+        if both is None:
             return None
         if wanted == OFFSET_BEGINNING:
-            return min(extent.start for extent in known)
-        end = kafka.end if kafka is not None else known[0].end
+            return both.start
         if wanted == OFFSET_END:
-            return end
+            return both.end
         if wanted <= TAIL:
-            return max(end - (TAIL - wanted), min(extent.start for extent in known))
+            return max(both.end - (TAIL - wanted), both.start)
         raise NoOffset(f"{key[0]} [{key[1]}]: {wanted} is no offset")
 
     def _reset(self, key: Key, offset: int, archive: Extent | None, kafka: Extent | None) -> int:

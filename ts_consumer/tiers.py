@@ -28,7 +28,7 @@ from ts_consumer.delivery import Delivery
 from ts_consumer.errors import NO_GROUP, TIMED_OUT, UNKNOWN_TOPIC, WRONG_ARGUMENT, kafka_error, refusal
 from ts_consumer.gate import Gate
 from ts_consumer.live import Callback, Key, LivePart
-from ts_consumer.modes import Extent, TierMode
+from ts_consumer.modes import TierMode
 from ts_consumer.statistics import TierStatistics, statistics_of, with_tiers
 
 _MOST_MESSAGES: Final = 1_000_000  # of one call, as in the binding
@@ -182,11 +182,8 @@ class Tiers:
         if cached and live is not None and self.parts.configuration.mode.reads_kafka:
             found: tuple[int, int] | None = live.consumer.get_watermark_offsets(partition, cached=True)
             return found
-        archived, kafka = self._answered(self.parts.resolver.extents, key, timeout)
-        extents: list[Extent] = [extent for extent in (archived and archived.extent, kafka) if extent is not None]
-        if not extents:
-            raise self.parts.resolver.unknown(key)
-        return min(extent.start for extent in extents), (kafka or extents[0]).end
+        _, extent = self._answered(self.parts.resolver.both, key, timeout)
+        return extent.start, extent.end
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float | None = None) -> list[TopicPartition]:
         """Return for each partition the offset of the first record at or after a timestamp.
@@ -239,15 +236,11 @@ class Tiers:
             self.parts.live.callback_errors.raise_first()
 
     def _offset_for_time(self, wanted: TopicPartition) -> int | None:
-        archived, kafka = self.parts.resolver.extents(key_of(wanted))
-        theirs = None if archived is None else archived.extent
-        extents = [extent for extent in (kafka, theirs) if extent is not None]
-        if not extents:
-            raise self.parts.resolver.unknown(key_of(wanted))
+        archived, extent = self.parts.resolver.both(key_of(wanted))
         if wanted.offset == OFFSET_END:
-            return extents[0].end
+            return extent.end
         if wanted.offset == OFFSET_BEGINNING:
-            return min(extent.start for extent in extents)
+            return extent.start
         if wanted.offset < 0:
             raise refusal(WRONG_ARGUMENT, f"{wanted.offset} is no timestamp")
         return None if archived is None else self.parts.archive.offset_for_time(archived, wanted.offset)
