@@ -27,6 +27,7 @@ from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.store.contract import ObjectStore
 from ts_endpoint.data.chunks import Chunk
 from ts_endpoint.data.feeds import Feeds
 from ts_endpoint.data.visibility import Visibility
@@ -70,6 +71,8 @@ class FetchRange:
         at_least_one: whether a first batch that is larger is returned too (KIP-74).
     """
 
+    partition: Partition
+    snapshot: Snapshot
     offset: int
     end: int
     committed: bool
@@ -126,50 +129,49 @@ class Reads:
         self._damaged: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by key: the first such offset, and when
         self._ended: OrderedDict[str, int] = OrderedDict()  # by key, the first offset without a batch
 
-    def attempt(self, partition: Partition, snapshot: Snapshot, wanted: FetchRange) -> Found | Load:
+    def attempt(self, wanted: FetchRange) -> Found | Load:
         """Return the answer, or what must be awaited before the next attempt.
 
         Raises:
             HoleReached: the next offset is lost.
             CorruptData: marker batches are damaged.
         """
-        offset, number = wanted.offset, snapshot.number_at(wanted.offset)
+        snapshot, offset = wanted.snapshot, wanted.offset
+        number = snapshot.number_at(offset)
         while offset < wanted.end:
             step = snapshot.steps[number]
             if offset >= step.end:
                 number += 1
                 continue
             if isinstance(step, Hole):
-                self._pass_over(partition, step)
+                self._pass_over(wanted.partition, step)
                 offset = step.end
                 continue
-            found = self._attempt_range(partition, snapshot, wanted, number, step, offset)
+            found = self._attempt_range(wanted, number, step, offset)
             if not isinstance(found, int):
                 return found
             offset = found
         if wanted.offset < wanted.end:  # compaction left no batch here: an empty one leads the client on
-            return self._rewritten(partition, snapshot, wanted, None, wanted.offset, wanted.end, ())
+            return self._rewritten(wanted, None, wanted.offset, wanted.end, ())
         return Found((), 0, wanted.offset)
 
-    def _attempt_range(
-        self, partition: Partition, snapshot: Snapshot, wanted: FetchRange, number: int, step: ReadRange, offset: int
-    ) -> Found | Load | int:
+    def _attempt_range(self, wanted: FetchRange, number: int, step: ReadRange, offset: int) -> Found | Load | int:
         """Return the answer from a range, what must be awaited, or the offset after the range if nothing is in it."""
         stop = min(step.end, wanted.end)
         hidden: Sequence[AbortedTransaction] = ()
         if wanted.committed:
-            known = snapshot.hidden_at_once(number)
+            known = wanted.snapshot.hidden_at_once(number)
             if known is None:
-                return partial(snapshot.hidden, partition.store, number, wanted.end)
+                return partial(wanted.snapshot.hidden, wanted.partition.store, number, wanted.end)
             hidden = known
         copy = step.copies[0]
         if len(step.copies) > 1 or self._is_damaged(copy.key, offset):
-            return self._rewritten(partition, snapshot, wanted, step, offset, stop, hidden)
+            return self._rewritten(wanted, step, offset, stop, hidden)
         chunk = self._feeds.find(copy, offset)
         if chunk is None:
             if self._ended.get(copy.key, stop) <= offset:
                 return step.end
-            return partial(self._load, partition, copy, offset)
+            return partial(self._load, wanted.partition.store, copy, offset)
         at = int(chunk.lasts.searchsorted(offset))
         if at == len(chunk.lasts):
             return min(max(chunk.covers_to, offset + 1), step.end)
@@ -177,13 +179,11 @@ class Reads:
         if base >= stop:
             return stop if stop == wanted.end else step.end
         if last >= stop or (wanted.offset < step.start and base < step.start):
-            return self._rewritten(partition, snapshot, wanted, step, max(offset, step.start), stop, hidden)
-        return self._cut(partition, snapshot, wanted, number, copy, chunk, at, stop, hidden)
+            return self._rewritten(wanted, step, max(offset, step.start), stop, hidden)
+        return self._cut(wanted, number, copy, chunk, at, stop, hidden)
 
     def _cut(
         self,
-        partition: Partition,
-        snapshot: Snapshot,
         wanted: FetchRange,
         number: int,
         copy: SegmentCopy,
@@ -214,17 +214,16 @@ class Reads:
             if following is None or following.covers_from != chunk.covers_to:
                 break
             chunk, at = following, 0
-        self._prepare_next(partition, snapshot, number, copy, chunk)
+        self._prepare_next(wanted, number, copy, chunk)
         return Found(views, size, next_offset, visibility.entries)
 
-    def _prepare_next(
-        self, partition: Partition, snapshot: Snapshot, number: int, copy: SegmentCopy, chunk: Chunk
-    ) -> None:
-        if number + 1 >= len(snapshot.steps) or not self._feeds.ends_at(copy, chunk):
+    def _prepare_next(self, wanted: FetchRange, number: int, copy: SegmentCopy, chunk: Chunk) -> None:
+        steps = wanted.snapshot.steps
+        if number + 1 >= len(steps) or not self._feeds.ends_at(copy, chunk):
             return
-        following = snapshot.steps[number + 1]
+        following = steps[number + 1]
         if isinstance(following, ReadRange) and len(following.copies) == 1:
-            self._feeds.prepare(partition.store, following.copies[0], following.start)
+            self._feeds.prepare(wanted.partition.store, following.copies[0], following.start)
 
     def _is_damaged(self, key: str, offset: int) -> bool:
         """Return whether an offset of an object could not be read lately."""
@@ -243,9 +242,9 @@ class Reads:
             "hole_passed_over", partition=str(partition.keys.partition), from_offset=hole.start, to_offset=hole.end
         )
 
-    async def _load(self, partition: Partition, copy: SegmentCopy, offset: int) -> None:
+    async def _load(self, store: ObjectStore, copy: SegmentCopy, offset: int) -> None:
         try:
-            chunk = await self._feeds.load(partition.store, copy, offset)
+            chunk = await self._feeds.load(store, copy, offset)
         except CorruptData as error:
             log.warning("segment_damaged", key=copy.key, offset=offset, reason=str(error))
             first, _ = self._damaged.get(copy.key, (offset, 0.0))
@@ -255,16 +254,10 @@ class Reads:
             _remember(self._ended, copy.key, min(offset, self._ended.get(copy.key, offset)))
 
     def _rewritten(
-        self,
-        partition: Partition,
-        snapshot: Snapshot,
-        wanted: FetchRange,
-        step: ReadRange | None,
-        start: int,
-        stop: int,
-        hidden: Sequence[AbortedTransaction],
+        self, wanted: FetchRange, step: ReadRange | None, start: int, stop: int, hidden: Sequence[AbortedTransaction]
     ) -> Found | Load:
         """Return rewritten batches from memory; else what rewrites them."""
+        snapshot = wanted.snapshot
         key = (snapshot.serial, start, stop, wanted.committed)
         known = self._kept.get(key)
         if isinstance(known, _Refused):
@@ -283,7 +276,7 @@ class Reads:
         def write(tolerant: bool) -> Rewritten:
             view = snapshot.view
             return rewrite(
-                partition.store,
+                wanted.partition.store,
                 next(view.with_spares([part])) if tolerant else part,
                 start,
                 stop,

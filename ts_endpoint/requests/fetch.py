@@ -237,9 +237,9 @@ class FetchHandler:
         if offset >= part.end:
             return None
         most = min(left, max(part.wanted.partition_max_bytes, 0))
-        wanted = FetchRange(offset, part.end, committed, most, at_least_one)
+        wanted = FetchRange(part.partition, part.snapshot, offset, part.end, committed, most, at_least_one)
         try:
-            found = self._reads.attempt(part.partition, part.snapshot, wanted)
+            found = self._reads.attempt(wanted)
         except HoleReached as hole:
             log.warning("hole_reached", topic=part.topic, partition=part.number, reason=str(hole))
             part.error = ErrorCode.corrupt_message
