@@ -1,6 +1,6 @@
 """How much may be sent: the bytes in flight of all connections, and the quota of each user.
 
-A handler asks for room before it reads the bytes of a large reply. The connection counts the bytes of the reply, and
+A handler requests room before it reads the bytes of a large reply. The connection counts the bytes of the reply, and
 subtracts them as the kernel accepts them.
 """
 
