@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from importlib import metadata
 
 _REFUSED = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as in a shell
@@ -11,7 +12,7 @@ _OWN = {"tsctl", "pyspark_kafka_segments"}  # the other packages of the wheel be
 def start(program: str, load: Callable[[], Callable[[], None]], extra: str) -> None:
     """Run a command; without a package that it needs, write one message and exit with 2.
 
-    Ctrl-C during the imports exits with 130.
+    Ctrl-C during the imports exits with 130. `--version` alone loads nothing: a probe of a host pays for no import.
 
     Args:
         program: name of the command.
@@ -21,6 +22,9 @@ def start(program: str, load: Callable[[], Callable[[], None]], extra: str) -> N
     Raises:
         ModuleNotFoundError: a module of the project itself is missing.
     """
+    if sys.argv[1:] == ["--version"]:
+        print(program, version())  # noqa: T201  (the command's own voice)
+        return
     try:
         main = load()
     except KeyboardInterrupt:
@@ -32,6 +36,11 @@ def start(program: str, load: Callable[[], Callable[[], None]], extra: str) -> N
         print(f"{program}: {message}", file=sys.stderr)  # noqa: T201  (the command's own voice)
         sys.exit(_REFUSED)
     main()
+
+
+def version() -> str:
+    """Return the version of the installed release."""
+    return metadata.version("ts-uploader")
 
 
 def missing_package(error: ModuleNotFoundError, extra: str) -> str | None:

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -14,6 +13,7 @@ import structlog
 import typer
 
 from ts_common.errors import CorruptData, OperatorError, StaleStateError, TransientError
+from ts_common.installed import version
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.printable import printable_lines
 from ts_endpoint.serving.line_limit import limit_lines
@@ -33,7 +33,7 @@ app.add_typer(users, name="user")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"ts-endpoint {metadata.version('ts-uploader')}")  # noqa: T201  (the command's own voice)
+        print("ts-endpoint", version())  # noqa: T201  (the command's own voice)
         raise typer.Exit
 
 

@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from ts_common.config.cluster_config import ClusterConfig, load_config
 from ts_common.config.plugins import load_class
 from ts_common.endpoints.provider import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, OperatorError, TransientError
+from ts_common.installed import version
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
 from ts_uploader import findings
@@ -48,7 +48,7 @@ _RunsAlone = typer.Option(help="Of run; accepted, so that check can have the uni
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"ts-uploader {metadata.version('ts-uploader')}")  # noqa: T201  (the command's own voice)
+        print("ts-uploader", version())  # noqa: T201  (the command's own voice)
         raise typer.Exit
 
 

@@ -9,14 +9,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Final
 
 import typer
 
 from ts_common.errors import OperatorError, PermanentError, StaleStateError, TransientError
-from ts_common.installed import missing_package
+from ts_common.installed import missing_package, version
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
@@ -46,7 +46,7 @@ _COMMANDS: Final = {
 
 def _say_version(asked: bool) -> None:
     if asked:
-        print(f"tsctl {metadata.version('ts-uploader')}")  # noqa: T201  (the command's own voice)
+        print("tsctl", version())  # noqa: T201  (the command's own voice)
         raise typer.Exit
 
 

@@ -112,6 +112,15 @@ def test_a_package_that_a_command_lacks_is_status_2(
     assert "requirements/tsctl.txt" in line
 
 
+def test_the_version_is_printed_without_the_commands() -> None:
+    """A probe of a host pays for no import that only commands need."""
+    code = "import sys; from tsctl.start import main; sys.argv[1:] = ['--version']; main(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    line, modules = done.stdout.splitlines()
+    assert line.startswith("tsctl ")
+    assert {"typer", "structlog", "tsctl.cli"}.isdisjoint(modules.split())
+
+
 def test_an_unknown_option_is_status_2(run: Run) -> None:
     """The output has the command's usage."""
     ended = run("ls", "--frobnicate")

@@ -7,7 +7,6 @@ has the same number of series however many topics and users it serves.
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Info, disable_created_metrics
@@ -15,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from ts_common.installed import version
 from ts_common.store.wrappers.counted import OPERATIONS
 from ts_endpoint.status.request_counts import Durations
 
@@ -173,6 +173,6 @@ def make_registry(readings: Mapping[str, Reading]) -> CollectorRegistry:
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     build = Info(f"{PREFIX}_build", "The versions of the endpoint and of Python.", registry=registry)
-    build.info({"version": metadata.version("ts-uploader"), "python": platform.python_version()})
+    build.info({"version": version(), "python": platform.python_version()})
     registry.register(EndpointCollector(readings))
     return registry

@@ -7,7 +7,6 @@ begin with 0 at the start: a counter that begins with 1 has no increase.
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import metadata
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -16,6 +15,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from ts_common.archive.repair_requests import OUTCOMES
+from ts_common.installed import version
 from ts_common.store.wrappers.counted import OPERATIONS
 from ts_uploader.health.conditions import CONDITIONS
 from ts_uploader.health.store_health import FAILURE_REASONS
@@ -94,7 +94,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.broker = Info(f"{PREFIX}_broker", "The cluster and the broker of the agent.", registry=self.registry)
         build = Info(f"{PREFIX}_build", "The versions of the agent and of Python.", registry=self.registry)
-        build.info({"version": metadata.version("ts-uploader"), "python": platform.python_version()})
+        build.info({"version": version(), "python": platform.python_version()})
         self.bytes = self._counter("bytes", "Bytes sent to the store, indexes included.")
         self.files = self._counter("files", "Files sent to the store: `.log` files and their indexes.")
         self.segments = self._counter(

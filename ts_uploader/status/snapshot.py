@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import metadata
 
+from ts_common.installed import version
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.health.conditions import AgentState, Facts, state_of
@@ -203,7 +203,7 @@ class AgentStatus:
         return StatusSnapshot(
             now=time.time(),
             started=self.started,
-            version=metadata.version("ts-uploader"),
+            version=version(),
             cluster=sources.environment.cluster_id,
             broker=sources.environment.broker_id,
             answered=answered,
