@@ -6,7 +6,7 @@ is, with its metadata, so that it keeps the time when it was shipped. The rules 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -109,52 +109,47 @@ class PartitionVersions:
                 if any(each.start < high and low < each.end for low, high in left):
                     yield each
                 left = _without(left, each)
-        for key, versions in self._candidates(need, end):
-            put = next((put for each in versions if (put := self._restored(key, each, left)) is not None), None)
+        for name, versions in self._candidates(need, end):
+            put = next((put for each in versions if (put := self._restored(name, each, left)) is not None), None)
             if put is not None:
                 left = _without(left, put)
                 self._done.append(put)
                 yield put
 
-    def _restored(self, key: str, version: ObjectVersion, left: Sequence[tuple[int, int]]) -> PutBack | None:
+    def _restored(self, name: SegmentName, version: ObjectVersion, left: Sequence[tuple[int, int]]) -> PutBack | None:
         """Put a deleted segment again if the version is good, and has offsets that are still missing."""
-        with self._versions.good(version) as good:
-            live = None if good is None else self._live(key, good)
-            if good is None or live is None or not any(live[0] < high and low < live[1] for low, high in left):
+        with self._live(name, version) as found:
+            if found is None:
                 return None
-            if self._contradicted(good, live):
+            good, live = found
+            if not any(live[0] < high and low < live[1] for low, high in left) or self._contradicted(good, live):
                 return None
-            placed = self._put_again(key, good)
+            placed = self._put_again(name, good)
             return None if placed is None else PutBack(placed[0], *live, is_new=placed[1])
 
-    def _candidates(self, need: Need, end: int) -> list[tuple[str, list[ObjectVersion]]]:
+    def _candidates(self, need: Need, end: int) -> list[tuple[SegmentName, list[ObjectVersion]]]:
         """Return the deleted `.log` objects that can have offsets of a need, with their versions."""
         if self._deleted is None:
             self._deleted = self._versions.deleted()
-        deleted = self._deleted
-        logs = sorted(
-            (_base(self._keys, key), key)
-            for key in deleted
-            if key.endswith(LOG_SUFFIX) and SegmentName.parse(key.removeprefix(self._keys.prefix)) is not None
-        )
+        logs = [
+            (parsed[0], self._deleted[key])
+            for key in sorted(self._deleted)
+            if (parsed := SegmentName.parse(key.removeprefix(self._keys.prefix))) and parsed[1] == LOG_SUFFIX
+        ]
         if need.key is not None:  # a segment that begins there
-            return [(key, deleted[key]) for base, key in logs if base == need.start]
-        below = [key for base, key in logs if base <= need.start][-_NEAREST:]
-        inside = [key for base, key in logs if need.start < base < end]
-        return [(key, deleted[key]) for key in (*below, *inside)]
+            return [each for each in logs if each[0].base == need.start]
+        below = [each for each in logs if each[0].base <= need.start][-_NEAREST:]
+        return below + [each for each in logs if need.start < each[0].base < end]
 
-    def _put_again(self, key: str, good: Good) -> tuple[str, bool] | None:
+    def _put_again(self, name: SegmentName, good: Good) -> tuple[str, bool] | None:
         """Put a deleted segment under its name, or a variant's if a deletion can be in progress there."""
-        parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
-        if parsed is None:
-            return None
-        name = parsed[0]
         if name.base < self._variants_below and name.epoch is None:
             return self._put_variant(name, good, good.fields)
+        key = self._keys.segment(name)
         if self._dry_run:
             return key, True
         self._put_indexes(name, name, good)
-        if self._put(key, good, good.fields):
+        if self._put(name, good, good.fields):
             return key, True
         return (key, False) if self._has(key, good, good.fields) else None
 
@@ -166,26 +161,23 @@ class PartitionVersions:
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
         if parsed is None:
             return []
-        damaged = self._metadata(key)
+        name, damaged = parsed[0], self._metadata(key)
         best: tuple[int, ObjectVersion] | None = None
         for version in self._versions.of(key):
             if version.is_latest:
                 continue
-            with self._versions.good(version) as good:
-                live = None if good is None else self._live(key, good)
-                if good is None or live is None or good.metadata.corruptions or self._contradicted(good, live, key):
+            with self._live(name, version) as found:
+                if found is None or found[0].metadata.corruptions or self._contradicted(*found, key):
                     continue
+                good, live = found
                 if self._is_whole(need, damaged, good.metadata, live):
-                    return self._replacement(need, parsed[0], good, live, is_whole=True)
+                    return self._replacement(need, name, good, live, is_whole=True)
             if best is None or live[1] > best[0]:
                 best = live[1], version
         if best is None or best[0] <= need.start:
             return []
-        with self._versions.good(best[1]) as good:  # a shorter one; the rest is requested
-            live = None if good is None else self._live(key, good)
-            if good is None or live is None:
-                return []
-            return self._replacement(need, parsed[0], good, live, is_whole=False)
+        with self._live(name, best[1]) as found:  # a shorter one; the rest is requested
+            return [] if found is None else self._replacement(need, name, *found, is_whole=False)
 
     def _is_whole(
         self, need: Need, damaged: SegmentMetadata | None, metadata: SegmentMetadata, live: tuple[int, int]
@@ -222,7 +214,7 @@ class PartitionVersions:
                 if self._dry_run:
                     return key, True
                 self._put_indexes(name, variant, good)
-                if self._put(key, good, fields):
+                if self._put(variant, good, fields):
                     return key, True
             if self._has(key, good, fields):
                 return key, False
@@ -308,12 +300,12 @@ class PartitionVersions:
                 yield get_small(self._store, source, INDEX_BYTES)[0]
         yield from self._versions.small(source)
 
-    def _put(self, key: str, good: Good, fields: Mapping[str, str]) -> bool:
+    def _put(self, name: SegmentName, good: Good, fields: Mapping[str, str]) -> bool:
         self._check_unchanged()
         good.file.seek(0)
         try:
             self._store.put(
-                key,
+                self._keys.segment(name),
                 good.file,
                 size=good.size,
                 metadata=fields,
@@ -323,9 +315,7 @@ class PartitionVersions:
             )
         except PreconditionFailed:
             return False
-        parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
-        if parsed is not None:
-            self._copies.add(parsed[0], good.size)
+        self._copies.add(name, good.size)
         return True
 
     def _check_unchanged(self) -> None:
@@ -342,11 +332,13 @@ class PartitionVersions:
                 f"{self._keys.partition}: commit or log.start changed meanwhile; run tsctl repair again"
             )
 
-    def _live(self, key: str, good: Good) -> tuple[int, int] | None:
-        """Return the offsets that readers get from a segment; None without any above `log.start`."""
-        base = _base(self._keys, key)
-        end = self._commit.epochs.live_end(good.epochs, base, good.metadata.end)
-        return (max(base, self._start), end) if end > max(base, self._start) else None
+    @contextmanager
+    def _live(self, name: SegmentName, version: ObjectVersion) -> Iterator[tuple[Good, tuple[int, int]] | None]:
+        """Yield a good version and the offsets that readers get from it; None without any above `log.start`."""
+        with self._versions.good(version) as good:
+            start = max(name.base, self._start)
+            end = 0 if good is None else self._commit.epochs.live_end(good.epochs, name.base, good.metadata.end)
+            yield None if good is None or end <= start else (good, (start, end))
 
 
 def _without(ranges: Sequence[tuple[int, int]], put: PutBack) -> list[tuple[int, int]]:

@@ -97,7 +97,7 @@ def _without_control_characters(value: object) -> object:
 
 
 def _order(row: Coverage) -> tuple[str, str, int]:
-    return row.topic, row.where.rpartition("-")[0], row.partition
+    return row.topic, row.directory, row.partition
 
 
 def _worst(rows: Sequence[Coverage]) -> int:

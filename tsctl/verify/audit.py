@@ -10,7 +10,7 @@ from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import open_view
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from tsctl.verify.copy_comparison import digests
+from tsctl.verify.copy_comparison import Digests, digests, side_by_side
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.finding_kinds import (
     ABOUT_TO_BE_LOST,
@@ -29,8 +29,6 @@ from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic, Keeping
 
 # Share of the retention time after which unshipped records are at risk.
 RISK_SHARE = 0.75
-
-Digests = Iterator[tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +142,18 @@ def _lacking(cluster: KafkaCluster, sides: Sequence[Side], old: float) -> Iterat
         yield Finding(TOPIC_NOT_SHIPPED, topic, detail)
 
 
-def _living(coverages: Iterable[Coverage], topic: KafkaTopic) -> list[Coverage]:
+def _living(coverages: Sequence[Coverage], topic: KafkaTopic) -> list[Coverage]:
     """Return the coverages of the incarnation that the cluster has.
 
     An incarnation without a topic id may be this one, if no incarnation has the id.
     """
-    found = list(coverages)
-    same = [coverage for coverage in found if topic.topic_id is not None and coverage.topic_id == topic.topic_id]
-    directories = {coverage.where.rpartition("-")[0] for coverage in same}
-    if topic.topic_id is not None:  # the directory of a later incarnation has its id, even before the first commit
-        directories |= {
-            directory
-            for directory in (coverage.where.rpartition("-")[0] for coverage in found)
-            if directory.endswith(f"~{topic.topic_id}")
-        }
-    if not directories and all(coverage.topic_id is None for coverage in found):
-        directories = {coverage.where.rpartition("-")[0] for coverage in found}
-    return [coverage for coverage in found if coverage.where.rpartition("-")[0] in directories]
+    id_ = topic.topic_id
+    # The directory of a later incarnation has its id, even before the first commit.
+    same = [each for each in coverages if id_ and (each.topic_id == id_ or each.directory.endswith(f"~{id_}"))]
+    if not same and all(coverage.topic_id is None for coverage in coverages):
+        return list(coverages)
+    directories = {coverage.directory for coverage in same}
+    return [coverage for coverage in coverages if coverage.directory in directories]
 
 
 def _compare(side: Side, reached: Callable[[Coverage], int]) -> Iterator[Finding]:
@@ -259,18 +252,11 @@ def _stored(store: ObjectStore, keys: PartitionKeys, start: int, end: int) -> Di
 
 
 def _first_difference(stored: Digests, held: Digests, *, compacts: bool) -> tuple[int, str] | None:
-    one, other = next(stored, None), next(held, None)
-    while one is not None or other is not None:
-        if one is not None and other is not None and one[0] == other[0]:
-            if one[1] != other[1]:
-                return one[0], "has different records in the store and in the cluster"
-            one, other = next(stored, None), next(held, None)
-        elif one is not None and (other is None or one[0] < other[0]):
+    for offset, one, other in side_by_side(stored, held):
+        if one is None or other is None:
             if not compacts:
-                return one[0], "has a record in the store, but not in the cluster"
-            one = next(stored, None)
-        elif other is not None:
-            if not compacts:
-                return other[0], "has a record in the cluster, but not in the store"
-            other = next(held, None)
+                has, lacks = ("cluster", "store") if one is None else ("store", "cluster")
+                return offset, f"has a record in the {has}, but not in the {lacks}"
+        elif one != other:
+            return offset, "has different records in the store and in the cluster"
     return None

@@ -20,8 +20,10 @@ if TYPE_CHECKING:  # what decodes, only if records are compared
 _FIXED = struct.Struct(">qi")  # timestamp in ms and its type
 _LENGTH = struct.Struct(">i")  # of the bytes that follow; -1 for null
 DIGEST_BYTES = 16
+_AFTER_ALL = (1 << 63, b"")  # no offset is as high
 
 Header = tuple[str, bytes | None]
+Digests = Iterator[tuple[int, bytes]]  # (offset, digest) by offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +59,31 @@ def first_difference(store: ObjectStore, overlap: Overlap) -> tuple[int, str] | 
         CorruptData: a copy cannot be read.
         ObjectNotFound, StoreUnavailable, AccessDenied: a request failed.
     """
-    both_dense = overlap.first.dense and overlap.second.dense
-    first, second = (digests(store, copy, overlap.start, overlap.end) for copy in (overlap.first, overlap.second))
-    one, other = next(first, None), next(second, None)
-    while one is not None or other is not None:
-        if one is not None and other is not None and one[0] == other[0]:
-            if one[1] != other[1]:
-                return one[0], f"offset {one[0]} has different records in {overlap.first.key} and {overlap.second.key}"
-            one, other = next(first, None), next(second, None)
-            continue
-        lower = one is not None and (other is None or one[0] < other[0])
-        if both_dense:
-            lacking = overlap.second.key if lower else overlap.first.key
-            offset = (one if lower and one is not None else other or (0, b""))[0]
-            return offset, f"offset {offset} is not in {lacking}"
-        if lower:
-            one = next(first, None)
-        else:
-            other = next(second, None)
+    first, second = overlap.first, overlap.second
+    both_dense = first.dense and second.dense
+    compared = (digests(store, copy, overlap.start, overlap.end) for copy in (first, second))
+    for offset, one, other in side_by_side(*compared):
+        if one is None or other is None:
+            if both_dense:
+                return offset, f"offset {offset} is not in {first.key if one is None else second.key}"
+        elif one != other:
+            return offset, f"offset {offset} has different records in {first.key} and {second.key}"
     return None
 
 
-def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def side_by_side(first: Digests, second: Digests) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """Yield each offset of two ascending iterators with both digests; None from one without a record there."""
+    one, other = next(first, _AFTER_ALL), next(second, _AFTER_ALL)
+    while (offset := min(one[0], other[0])) < _AFTER_ALL[0]:
+        in_first, in_second = one[0] == offset, other[0] == offset
+        yield offset, one[1] if in_first else None, other[1] if in_second else None
+        if in_first:
+            one = next(first, _AFTER_ALL)
+        if in_second:
+            other = next(second, _AFTER_ALL)
+
+
+def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Digests:
     """Yield (offset, digest) of each record of a copy in `[start, end)`, without control records.
 
     Raises:
@@ -89,7 +94,7 @@ def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iter
     return digests_of(fetch(store, copy.key), copy.segment.size, start, end)
 
 
-def digests_of(chunks: Iterator[bytes], size: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def digests_of(chunks: Iterator[bytes], size: int, start: int, end: int) -> Digests:
     """Yield as `digests` for the bytes of a segment, whose number is `size`."""
     from ts_reader.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415  (as above)
 
@@ -98,7 +103,7 @@ def digests_of(chunks: Iterator[bytes], size: int, start: int, end: int) -> Iter
         yield from _digests(columns)
 
 
-def _digests(columns: "RecordColumns") -> Iterator[tuple[int, bytes]]:
+def _digests(columns: "RecordColumns") -> Digests:
     keys, values = _strings(columns.keys), _strings(columns.values)
     if columns.headers is None:
         raise ValueError("headers were not decoded")

@@ -61,6 +61,11 @@ class Coverage:
     times: tuple[tuple[int, int], ...] = ()
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def directory(self) -> str:
+        """The name of its topic's incarnation in keys."""
+        return self.where.rpartition("-")[0]
+
 
 def coverage_of(
     where: str,
