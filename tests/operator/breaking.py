@@ -11,7 +11,7 @@ from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.framing import LENGTH_END, LENGTH_POSITION, BatchHeader, parse_header
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
-from tsctl.verify.segment_check import Filling
+from tsctl.verify.full_read import Filling
 
 
 def stored(archive: Archive, partition: int) -> tuple[StoredSegment, ...]:

@@ -1,6 +1,6 @@
 """The charts of the report: maps of offsets and of time, growth, and the largest topics, as plotly's JSON values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from html import escape
@@ -78,41 +78,44 @@ def _ranges(row: Coverage) -> dict[str, Ranges]:
 
 def offset_map(rows: Sequence[Coverage]) -> dict[str, Any]:
     """Return the map of offsets: a bar for each range of each partition, marks at holes and damage."""
-    figure = go.Figure()
-    for layer in _LAYERS:
-        bars = [(row.where, start, end) for row in rows for start, end in _drawn(_ranges(row)[layer.name])]
-        _add_bars(figure, layer, [(where, start, end, f"[{start}, {end})") for where, start, end in bars])
-    _mark(
-        figure, _HOLE_MARK, [(row.where, start, f"hole [{start}, {end})") for row in rows for start, end in row.holes]
-    )
-    _mark(figure, _DAMAGE_MARK, [(row.where, start, text) for row in rows for start, text in _damages(row)])
+    figure = _map(rows, lambda _, start, end: (start, end, f"[{start}, {end})"), lambda _, offset: offset)
     return _laid_out(figure, rows, {"type": "linear", "title": {"text": "offset"}, **_offset_ticks(rows)})
 
 
 def time_map(rows: Sequence[Coverage]) -> dict[str, Any]:
     """Return the map of offsets with each offset at the time of the records around it."""
-    figure = go.Figure()
-    first = min((row.times[0][1] for row in rows if row.times), default=0)
-    last = max((row.times[-1][1] for row in rows if row.times), default=0)
-    narrowest = max(_HOUR_MS, last - first) / _NARROWEST
     timed = [row for row in rows if row.times]
-    for layer in _LAYERS:
-        bars = []
-        for row in timed:
-            for start, end in _drawn(_ranges(row)[layer.name]):
-                begin, stop = _time_at(row, start), _time_at(row, end)
-                text = f"[{start}, {end}) {iso(int(begin))} to {iso(int(stop))}"
-                bars.append((row.where, begin, max(stop, begin + narrowest), text))
-        _add_bars(figure, layer, bars)
-    marks = [(row.where, _time_at(row, at), f"hole [{at}, {end})") for row in timed for at, end in row.holes]
-    _mark(figure, _HOLE_MARK, marks)
-    damaged = [(row.where, _time_at(row, at), text) for row in timed for at, text in _damages(row)]
-    _mark(figure, _DAMAGE_MARK, damaged)
+    first = min((row.times[0][1] for row in timed), default=0)
+    last = max((row.times[-1][1] for row in timed), default=0)
+    narrowest = max(_HOUR_MS, last - first) / _NARROWEST
+
+    def bar(row: Coverage, start: int, end: int) -> tuple[float, float, str]:
+        begin, stop = _time_at(row, start), _time_at(row, end)
+        return begin, max(stop, begin + narrowest), f"[{start}, {end}) {iso(int(begin))} to {iso(int(stop))}"
+
+    figure = _map(timed, bar, _time_at)
     axis: dict[str, Any] = {"type": "date", "tickformatstops": list(_TIME_FORMATS)}
     if last - first < _HOUR_MS:  # plotly's own range is two milliseconds if all times are equal
         around = (_HOUR_MS - (last - first)) / 2
         axis["range"] = [first - around, last + around]
     return _laid_out(figure, rows, axis)
+
+
+def _map(
+    rows: Sequence[Coverage],
+    bar: Callable[[Coverage, int, int], tuple[float, float, str]],
+    place: Callable[[Coverage, int], float],
+) -> go.Figure:
+    """Return a map: `bar` returns from, to and text of a range, `place` where an offset is on the axis."""
+    figure = go.Figure()
+    for layer in _LAYERS:
+        ranges = ((row, start, end) for row in rows for start, end in _drawn(_ranges(row)[layer.name]))
+        _add_bars(figure, layer, [(row.where, *bar(row, start, end)) for row, start, end in ranges])
+    holes = [(row.where, place(row, start), f"hole [{start}, {end})") for row in rows for start, end in row.holes]
+    _mark(figure, _HOLE_MARK, holes)
+    damaged = [(row.where, place(row, start), text) for row in rows for start, text in _damages(row)]
+    _mark(figure, _DAMAGE_MARK, damaged)
+    return figure
 
 
 def count_left_out(rows: Sequence[Coverage]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from ts_common.printable import printable
 from ts_common.wording import counted
@@ -53,13 +53,7 @@ def render_fleet(rows: Iterable[FleetRow], failing: Sequence[str], silent: int, 
         notes.clear()
     if silent:
         notes.append(f"{counted(silent, 'agent')} did not answer; whether a store fails their requests is unknown.")
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
-    return environment.get_template("fleet.html.j2").render(
+    return page_template("fleet.html.j2").render(
         title="ts-uploader: the fleet",
         made=made,
         verdict={"kind": kind, "text": text},
@@ -68,6 +62,17 @@ def render_fleet(rows: Iterable[FleetRow], failing: Sequence[str], silent: int, 
         columns=COLUMNS,
         rows=[{"cells": [*_cells(row)]} for row in ordered],
     )
+
+
+def page_template(file: str) -> Template:
+    """Return a page of this folder; it escapes markup, and characters that reorder or break a line."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    return environment.get_template(file)
 
 
 _KINDS: Final = dict.fromkeys(COLUMNS, "number") | {

@@ -10,12 +10,9 @@ script.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 from plotly.utils import PlotlyJSONEncoder
@@ -25,6 +22,7 @@ from ts_common.wording import counted
 from tsctl.cost.bill_tables import Section
 from tsctl.output import iso, size
 from tsctl.report.charts import RANGES_DRAWN, count_left_out, growth, offset_map, sizes, time_map
+from tsctl.report.fleet import page_template
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.finding_kinds import Severity
 from tsctl.verify.findings import Finding, worst_first
@@ -62,7 +60,7 @@ def render(
     for number, rows in enumerate(topics.values()):
         charts[f"offsets-{number}"] = offset_map(rows)
         charts[f"times-{number}"] = time_map(rows)
-    return _template().render(
+    return page_template("page.html.j2").render(
         title=title,
         verdict=_verdict(found, coverages),
         facts={
@@ -78,22 +76,6 @@ def render(
         charts=_as_script(charts),
         plotly=Markup(get_plotlyjs()),  # noqa: S704  (the library's own script)
     )
-
-
-@lru_cache(maxsize=1)
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_without_control_characters,
-    )
-    return environment.get_template("page.html.j2")
-
-
-def _without_control_characters(value: object) -> object:
-    """Escape characters that reorder or break a line; jinja2 then escapes markup."""
-    return printable(value) if type(value) is str else value
 
 
 def _order(row: Coverage) -> tuple[str, str, int]:

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ts_common.archive.fetch import ResumableReader
@@ -31,7 +32,13 @@ def read_whole(store: ObjectStore, key: str, size: int, timeindex: TimeIndex | N
         ObjectNotFound, StoreUnavailable, AccessDenied: a request failed.
     """
     with ResumableReader(store, key) as reader, _Decoding(size) as decoding:
-        scan = scan_segment(_Tee(reader, decoding), size, timeindex)
+
+        def read(count: int) -> bytes:
+            if piece := reader.read(count):
+                decoding.give(piece)
+            return piece
+
+        scan = scan_segment(Filling(read), size, timeindex)
         decoding.finish()
     return scan, Decoded(decoding.rows, decoding.damage, decoding.contradicted)
 
@@ -104,17 +111,14 @@ class _Decoding:
             pass  # so that the producer of pieces never waits
 
 
-class _Tee:
-    """An object's reader for the scan that passes each piece on to the decoder."""
+class Filling:
+    """Adapts a function that returns bytes to the scan's interface, which fills a buffer."""
 
-    def __init__(self, reader: ResumableReader, decoding: _Decoding) -> None:
-        self._reader = reader
-        self._decoding = decoding
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
 
     def readinto(self, buffer: memoryview, /) -> int:
         """Fill part of the buffer; return 0 at the end."""
-        data = self._reader.read(len(buffer))
+        data = self._read(len(buffer))
         buffer[: len(data)] = data
-        if data:
-            self._decoding.give(data)
         return len(data)

@@ -83,23 +83,21 @@ def _place(found: Directories, keys: ClusterKeys, prefix: str, name: str) -> Non
     """Classify a directory: of a partition, of a topic, foreign, or in the wrong place."""
     partition = partition_of(name)
     here = None if partition is None else keys.partition(partition, name.rpartition("-")[0])
+    place, bits = f"{prefix}{name}/", counted(keys.entropy_bits, "entropy bit")
     is_topic = is_topic_name(name)
-    if here is not None and here.prefix == f"{prefix}{name}/":
+    if here is not None and here.prefix == place:
         found.partitions.setdefault(here.partition.topic, []).append(here)
-    if is_topic and keys.incarnations(name) == f"{prefix}{name}/{INCARNATIONS_NAME}":
+    if is_topic and keys.incarnations(name) == f"{place}{INCARNATIONS_NAME}":
         found.topics.add(name)
-    elif here is not None and here.prefix == f"{prefix}{name}/":
-        pass
-    elif here is not None:
-        detail = f"with {counted(keys.entropy_bits, 'entropy bit')}, this directory is expected at {here.prefix}"
-        found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
-    elif is_topic:
-        place = keys.incarnations(name)
-        detail = f"with {counted(keys.entropy_bits, 'entropy bit')}, this topic's list is expected at {place}"
-        found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
-    else:
+    elif here is not None and here.prefix != place:
+        detail = f"with {bits}, this directory is expected at {here.prefix}"
+        found.findings.append(Finding(WRONG_ENTROPY, name, detail, place))
+    elif here is None and is_topic:
+        detail = f"with {bits}, this topic's list is expected at {keys.incarnations(name)}"
+        found.findings.append(Finding(WRONG_ENTROPY, name, detail, place))
+    elif here is None:
         detail = "the directory has no name of a topic or partition"
-        found.findings.append(Finding(FOREIGN_OBJECT, name, detail, f"{prefix}{name}/"))
+        found.findings.append(Finding(FOREIGN_OBJECT, name, detail, place))
 
 
 @dataclass(slots=True)

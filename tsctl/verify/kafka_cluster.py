@@ -5,7 +5,7 @@ group, commits no offset and creates no topic.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +122,7 @@ class KafkaCluster:
         Raises:
             ClusterAway, AccessDenied: the request failed.
         """
-        metadata = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS))
+        metadata = self._answer(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS))
         names = sorted(name for name, topic in metadata.topics.items() if topic.error is None)
         ids: dict[str, str | None] = {}
         for some in _pieces(names):
@@ -141,13 +141,7 @@ class KafkaCluster:
         for some in _pieces(sorted(topics)):
             asked = self._admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
             for name, future in asked.items():
-                try:
-                    future.result(REQUEST_SECONDS)
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        raise self._translated(error.args[0], f"topic {name}: ") from error
-                except TimeoutError as error:
-                    raise self._silent() from error
+                self._result(future, f"topic {name}: ", absent={KafkaError.UNKNOWN_TOPIC_OR_PART})
 
     def keeping(self, topics: Iterable[str]) -> dict[str, Keeping]:
         """Return how long the cluster keeps each topic.
@@ -255,27 +249,24 @@ class KafkaCluster:
                 TheirPartition(one.topic, one.partition): spec[one] if isinstance(spec, dict) else spec for one in some
             }
             for theirs, future in self._admin.list_offsets(asked, request_timeout=REQUEST_SECONDS).items():
-                try:
-                    offset = future.result(REQUEST_SECONDS).offset
-                except KafkaException as error:
-                    if error.args[0].code() in {KafkaError._NOENT, KafkaError.LEADER_NOT_AVAILABLE}:
-                        continue
-                    raise self._translated(error.args[0]) from error
-                except TimeoutError as error:
-                    raise self._silent() from error
-                found[TopicPartition(theirs.topic, theirs.partition)] = offset
+                result = self._result(future, absent={KafkaError._NOENT, KafkaError.LEADER_NOT_AVAILABLE})
+                if result is not None:
+                    found[TopicPartition(theirs.topic, theirs.partition)] = result.offset
         return found
 
-    def _ask(self, question: Callable[[], _T]) -> _T:
+    def _answer(self, request: Callable[[], Any], about: str = "", absent: Collection[int] = ()) -> Any:
+        """Return the answer to a request; None for an error in `absent`."""
         try:
-            return question()
+            return request()
         except KafkaException as error:
-            raise self._translated(error.args[0]) from error
+            if error.args[0].code() in absent:
+                return None
+            raise self._translated(error.args[0], about) from error
         except TimeoutError as error:
             raise self._silent() from error
 
-    def _result(self, future: "Future[Any]") -> Any:
-        return self._ask(lambda: future.result(REQUEST_SECONDS))
+    def _result(self, future: "Future[Any]", about: str = "", absent: Collection[int] = ()) -> Any:
+        return self._answer(lambda: future.result(REQUEST_SECONDS), about, absent)
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _NOT_LET_IN:

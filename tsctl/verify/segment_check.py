@@ -5,7 +5,7 @@ those. It compares the other indexes with the metadata. `FULL` reads every byte:
 the object, decompresses every record, and compares all of the metadata.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -45,7 +45,7 @@ from tsctl.verify.finding_kinds import (
     FindingKind,
 )
 from tsctl.verify.findings import Finding
-from tsctl.verify.full_read import read_whole
+from tsctl.verify.full_read import Filling, read_whole
 
 # The number of an index's entries whose batches are read in addition to the last one, one request each.
 _PLACES = 6
@@ -358,16 +358,3 @@ class _Check:
             wrong.append(f"its batches contain {counted(rows or 0, 'record')}; their headers count {expected}")
         if wrong:
             self.say(METADATA_WRONG, "; ".join(wrong))
-
-
-class Filling:
-    """Adapts a function that returns bytes to the scan's interface, which fills a buffer."""
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        """Fill part of the buffer; return 0 at the end."""
-        data = self._read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)

@@ -204,7 +204,7 @@ class Verifier:
             # The message begins with the object's key.
             found = Finding(kind, where, str(error), str(error).partition(":")[0].partition(" ")[0])
             self._report_progress(1, 0)
-            return Coverage(where, keys.partition.topic, keys.partition.partition, keys.prefix, 0, 0, findings=(found,))
+            return _only(keys, (found,))
         if listing.has_incarnations and not listing.has_others:
             self._report_progress(1, 0)
             return None if not listing.foreign_keys else _only(keys, foreign_objects(where, listing))
