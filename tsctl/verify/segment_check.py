@@ -329,16 +329,8 @@ class _Check:
         claimed = None if timeindex is None else TimeIndex(self._base, timeindex)
         scan, decoded = read_whole(self._store, self.key, self._segment.size, claimed)
         rows, damage = decoded.rows, decoded.damage
-        metadata = self._metadata
-        altered = bound and scan.crc32c != metadata.crc32c
-        if scan.corrupt_batches or damage:
-            place = f"at byte {scan.corruption[0][0]}: {scan.corruption[0][1]}" if scan.corruption else damage
-            if altered or not metadata.corruptions:
-                self.say(SEGMENT_DAMAGED, place or "")
-                return
-        elif altered:
-            detail = f"CRC-32C {scan.crc32c:08x}; expected {metadata.crc32c:08x} from its metadata"
-            self.say(SEGMENT_DAMAGED, detail)
+        if (found := self._damage(scan, damage, bound=bound)) is not None:
+            self.say(SEGMENT_DAMAGED, found)
             return
         self._bound_indexes(indexes)
         if decoded.contradicted and not damage:
@@ -347,6 +339,16 @@ class _Check:
         if bound:
             there = {suffix: data for suffix, data in indexes.items() if data is not None}
             self._hold_against(scan, there, None if damage or decoded.contradicted else rows)  # it stops at damage
+
+    def _damage(self, scan: SegmentScan, damage: str | None, *, bound: bool) -> str | None:
+        """Return how a segment differs from what was shipped; None also for damage that was shipped."""
+        metadata = self._metadata
+        altered = bound and scan.crc32c != metadata.crc32c
+        if not scan.corrupt_batches and damage is None:
+            return f"CRC-32C {scan.crc32c:08x}; expected {metadata.crc32c:08x} from its metadata" if altered else None
+        if metadata.corruptions and not altered:
+            return None
+        return f"at byte {scan.corruption[0][0]}: {scan.corruption[0][1]}" if scan.corruption else damage
 
     def _hold_against(self, scan: SegmentScan, indexes: dict[str, bytes], rows: int | None) -> None:
         # Epochs that contradict one another are reported by `_epochs`.
