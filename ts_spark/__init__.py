@@ -1,1 +1,1 @@
-"""The Spark data source over shipped segments; the only package that imports pyspark."""
+"""The Spark data source over shipped segments; only this package and the engine of tables import pyspark."""

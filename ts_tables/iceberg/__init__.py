@@ -1,1 +1,1 @@
-"""Iceberg tables: catalogs, data files, and commits that land once. Only this room imports pyiceberg."""
+"""Iceberg tables: catalogs, data files, and commits that land once. No other room imports pyiceberg."""

@@ -1,7 +1,7 @@
 """`Parser`: records in, columns out, and a reason for each record that it refuses.
 
-The built-in parsers have names (`ts_tables.parsers.choice`). Any other is a class that extends `Parser`, named by its
-dotted path `module:Class`. It is called as `Class(options)` with the options of the table's file.
+The built-in parsers have names (`ts_tables.definition.parser_definition`). Any other is a class that extends `Parser`,
+named by its dotted path `module:Class`. It is called as `Class(options)` with the options of the table's file.
 """
 
 from abc import ABC, abstractmethod

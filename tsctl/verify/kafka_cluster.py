@@ -1,4 +1,4 @@
-"""Reads a running Kafka cluster; in `tsctl`, only this module imports confluent-kafka.
+"""Reads a running Kafka cluster; only this module and `tsctl consume` import confluent-kafka.
 
 The client's settings are those of librdkafka, from a properties file. It never writes to the cluster: it joins no
 group, commits no offset and creates no topic.

@@ -1,4 +1,4 @@
-"""Spark: its engine, and the maintenance of Iceberg tables by its procedures. Only this room imports pyspark."""
+"""Spark: its engine, and the maintenance of Iceberg tables by its procedures. Of tables, only it imports pyspark."""
 
 from ts_tables.engines.spark.engine import SparkEngine
 

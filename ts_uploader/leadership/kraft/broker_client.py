@@ -1,4 +1,4 @@
-"""Requests to the local broker, through librdkafka. The only module that imports confluent-kafka.
+"""Requests to the local broker, through librdkafka. The agent's only module that imports confluent-kafka.
 
 A librdkafka client has every broker of the cluster after its first answer, and chooses the one that receives a request:
 
