@@ -24,7 +24,7 @@ SMALL = {"segment.bytes": "20000"}
 OFTEN = {"replica.high.watermark.checkpoint.interval.ms": "300", "log.segment.delete.delay.ms": "20000"}
 
 
-pytestmark = pytest.mark.full  # without the mark: `tests/uploader/leadership/kraft/test_source.py`
+pytestmark = pytest.mark.full  # without the mark: `tests/uploader/leadership/kraft/test_leadership.py`
 
 
 @pytest.fixture(scope="module", params=["4.1", "3.9"])
