@@ -16,7 +16,6 @@ The usual stream is decompressed at once, by a decoder that accepts less; the ot
 """
 
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import lru_cache, partial
@@ -25,6 +24,7 @@ from typing import Any, Final, cast
 
 import cramjam
 import numpy as np
+from zlib_ng import zlib_ng
 
 from ts_common.errors import CorruptData
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -44,7 +44,8 @@ _XERIAL_HEAD: Final = int.from_bytes(_XERIAL_MAGIC[:4], "big")
 _SNAPPY_MOST_RATIO: Final = 22  # three bytes encode a copy of at most 64, so a preamble with more is wrong
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_HEADER: Final = struct.Struct("<IBB")  # magic, flags, block size id << 4; a header checksum follows
-_GZIP_FORMAT: Final = zlib.MAX_WBITS + 16  # zlib's number for a member with header and trailer
+_GZIP_ERROR: Final = cast("type[Exception]", zlib_ng.error)  # its stub has an instance
+_GZIP_FORMAT: Final = zlib_ng.MAX_WBITS + 16  # zlib's number for a member with header and trailer
 _GZIP_WHOLE: Final = 1 << 20  # bytes of a member, and of its content, that are decompressed at once
 _GZIP_BUFFER: Final = 8192  # of Kafka's consumer
 _GZIP_INPUT: Final = 4096  # bytes of a member that are decompressed at once
@@ -202,14 +203,14 @@ def _gzip(data: memoryview, output: memoryview, start: int) -> int:
 def _whole_gzip(data: memoryview, room: int) -> bytes | None:
     """Return the content of one small member that the data is, by one call; None if the data is anything else.
 
-    cramjam's decoder is no faster for such members, and reads zeros from a distance before their begin.
+    cramjam's decoder is slower, and reads zeros from a distance before the member's begin.
     """
     if len(data) > _GZIP_WHOLE or bytes(data[3:4]) != b"\0":  # a header without optional fields
         return None
-    inflate = zlib.decompressobj(_GZIP_FORMAT)
+    inflate = zlib_ng.decompressobj(_GZIP_FORMAT)
     try:
         content = inflate.decompress(data, min(room, _GZIP_WHOLE) + 1)  # 0 is no limit
-    except zlib.error:
+    except _GZIP_ERROR:
         return None
     return content if inflate.eof and not inflate.unused_data else None
 
@@ -235,7 +236,7 @@ def _gzip_pieces(data: memoryview) -> Iterator[bytes]:
         raise CorruptData("gzip: no header")
     edge = body  # up to here the consumer has read into its buffer
     while True:
-        inflate, checksum, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
+        inflate, checksum, size = zlib_ng.decompressobj(-zlib_ng.MAX_WBITS), 0, 0
         end, rest = body, b""
         while not inflate.eof:
             if not rest:
@@ -243,12 +244,12 @@ def _gzip_pieces(data: memoryview) -> Iterator[bytes]:
                 end += len(rest)
             try:
                 piece = inflate.decompress(rest, _GZIP_OUTPUT)
-            except zlib.error as error:
+            except _GZIP_ERROR as error:
                 raise CorruptData(f"gzip: {error}") from error
             if not piece and not rest and not inflate.eof:
                 raise CorruptData("gzip: the stream ends inside a member")
             yield piece
-            size, checksum, rest = size + len(piece), zlib.crc32(piece, checksum), inflate.unconsumed_tail
+            size, checksum, rest = size + len(piece), zlib_ng.crc32(piece, checksum), inflate.unconsumed_tail
         end -= len(inflate.unused_data)
         edge = min(edge + -(-max(end - edge, 0) // _GZIP_BUFFER) * _GZIP_BUFFER, len(data))
         if _GZIP_TRAILER.unpack_from(data, end) != (checksum, size & 0xFFFFFFFF):
