@@ -1,7 +1,7 @@
 """A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -96,7 +96,6 @@ def run_once(
     parsing: Parsing | None = None,
     pace: Pace | None = None,
     marking: Marking | None = None,
-    ended: Callable[[OpenedTable], None] = lambda _: None,
 ) -> RunSummary:
     """Add to a table what the archive has for it, in one commit or several; return what was done.
 
@@ -110,7 +109,6 @@ def run_once(
         parsing: of the records; None for a raw table.
         pace: waits between commits; None for no limit.
         marking: of the table; None without marks.
-        ended: is called with the table after the last commit.
 
     Raises:
         HeadMoved: another run of the table has committed meanwhile; nothing of this commit is in it.
@@ -119,8 +117,8 @@ def run_once(
             parser and the target raise them.
     """
     summary = RunSummary() if summary is None else summary
-    opened, refused = _opened(target, engine, parsing)
     while True:
+        opened, refused = _opened(target, engine, parsing)  # another run, or a replay, can have committed meanwhile
         plan = plans.plan(with_kept(opened.state, None if refused is None else refused.state))
         sides, current = [(target, opened)], parsing
         if parsing is not None and refused is not None:
@@ -134,14 +132,11 @@ def run_once(
         summary.waits, summary.notes, summary.lag = plan.waits, plan.notes, dict(plan.lag)
         if plan.is_empty and not any(each.is_due for _, each in sides):
             break
-        *others, opened = _commit(sides, plan, plans, engine, summary, current, marking)
-        refused = others[0] if others else refused
+        _commit(sides, plan, plans, engine, summary, current, marking)
         if not plan.has_more:
             break
         if pace is not None:
             pace.wait(sum(bytes_of(part) for work in plan.work for part in work.split.ranges))
-            opened, refused = _opened(target, engine, parsing)  # another run can have committed meanwhile
-    ended(opened)
     return summary
 
 

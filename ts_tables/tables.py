@@ -91,15 +91,13 @@ class Tables:
             parts = self._opening.parts_at_rest(name)
             rate = parts.definition.rate
             pace = None if rate is None else Pace(rate)
-
-            def ended(opened: OpenedTable) -> None:
-                if parts.marking is not None:
-                    summary.marked, opened = announce(parts.target, opened, parts.marking, name)
-                    summary.marked_through = parts.marking.end(opened.state)
-                claims = claims_name(parts.base, opened.state.generation)
-                publish(parts.planner.stores(opened.state), claims, opened.snapshot)
-
-            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace, parts.marking, ended)
+            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace, parts.marking)
+            opened: OpenedTable = parts.target.open()  # another run can have committed since the plan
+            if parts.marking is not None:
+                summary.marked, opened = announce(parts.target, opened, parts.marking, name)
+                summary.marked_through = parts.marking.end(opened.state)
+            claims = claims_name(parts.base, opened.state.generation)
+            publish(parts.planner.stores(opened.state), claims, opened.snapshot)
         finally:
             summary.seconds = monotonic() - began
         return summary

@@ -33,7 +33,7 @@ def parse_duration(text: str) -> int:
     Raises:
         ValueError: the text is not a duration.
     """
-    found = duration_milliseconds(text.lower(), _UNITS)
+    found = duration_milliseconds(text.lower(), _UNITS, limit=1 << 63)  # Spark accepts a long
     if found is None:
         raise ValueError("a time like 500ms, 30s, 15m or 2h is expected")
     return found

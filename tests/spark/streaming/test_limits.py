@@ -50,7 +50,15 @@ def test_a_batch_that_waits_is_no_news(two: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "milliseconds"), [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2h", 7_200_000), ("70", 70)]
+    ("text", "milliseconds"),
+    [
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("15m", 900_000),
+        ("2h", 7_200_000),
+        ("70", 70),
+        ("9223372036854775807", (1 << 63) - 1),  # of Java, for ever
+    ],
 )
 def test_durations_are_in_sparks_spelling(text: str, milliseconds: int) -> None:
     """A bare number is milliseconds."""
