@@ -172,7 +172,8 @@ def _is_offset_again(found: Difference) -> bool:
 
 def _is_message_that_java_does_not_check(found: Difference) -> bool:
     """Java checks the messages that it shows, but neither the CRC of a wrapper nor messages that it skips."""
-    is_damage = any(each in str(found.ours.error) for each in (": CRC ", "lengths of its key and value do not fit"))
+    errors = (": CRC ", "lengths of its key and value do not fit", "by its length field; at least 34 are expected")
+    is_damage = any(each in str(found.ours.error) for each in errors)
     if not is_damage or found.ours.position >= found.java.position:
         return False
     return found.log[found.ours.position + MAGIC_POSITION] < 2 and found.ours.rows == found.rows[: len(found.ours.rows)]
