@@ -207,16 +207,13 @@ def _output(command: Sequence[str]) -> str:
     """Run a command of this virtual environment; return its standard output.
 
     Raises:
-        DemoFailedError: it failed.
+        DemoFailedError: it failed, or did not end in time.
     """
-    done = subprocess.run(
-        [str(_BIN / command[0]), *command[1:]],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_COMMAND_SECONDS,
-        env=os.environ,
-    )
+    arguments = [str(_BIN / command[0]), *command[1:]]
+    try:
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=_COMMAND_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise DemoFailedError(f"{' '.join(command)} ran for {_COMMAND_SECONDS:g} s without an end") from error
     if done.returncode:
         raise DemoFailedError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -8,7 +8,8 @@
 
 For each directory of a partition the object has the first offset that the table has not claimed: it still needs the
 segments with offsets from there on. A run of the table overwrites the object after its commit, and so does a run that
-finds nothing new but another object. A late write of an earlier run has lower offsets, which keeps more.
+finds nothing new but another object. A late write of an earlier run has lower offsets, which keeps more. After an
+election that withdrew offsets they can be higher; the next run of the table then writes the right ones.
 """
 
 import re
