@@ -1,8 +1,10 @@
 """A replay of refused records: a mended parser parses them again, and those that it accepts move to the table.
 
-The table is committed first, with the number of its replays; then the accepted records are removed from the other
-one. A run or a replay that finds the table ahead completes the second commit: a record that the table has is removed.
-So a record can be in both for a moment, and is never in neither.
+First the table of refused records gets the name of the new parser. From then on no run of the former parser can commit
+to it, neither one that is planned nor a new one: it would be ahead with what that parser refused, beside a table of the
+new one. Then the table is committed, with the number of its replays; then the accepted records are removed from the
+other one. A run or a replay that finds the table ahead completes the last commit: a record that the table has is
+removed. So a record can be in both for a moment, and is never in neither.
 
 At offsets where a table keeps records that an election removed from the log, refused records stay as they are: those
 of both leaders are there.
@@ -200,6 +202,7 @@ def replay(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
             raise OperatorError(
                 "the last run of the table did not end: run it with the parser that it had then, and repeat the replay"
             )
+        refused = _without_runs(refused, engine, parsing)
         opened = _commit_rows(target, opened, refused, engine, parsing)
     return complete(opened, refused, engine, parsing)[0]
 
@@ -230,6 +233,17 @@ def complete(
         state = replace(with_columns(refused.state, parser), parser=parsing.name, replays=opened.state.replays)
         after = change.commit(state, added)
     return ReplaySummary(sum(each.refused for each in results), sum(each.rows for each in results)), after
+
+
+def _without_runs(refused: OpenedTable, engine: Engine, parsing: Parsing) -> OpenedTable:
+    """Name the parser in the table of refused records, so that no run of another one commits to it; return it then."""
+    if refused.state.parser == parsing.name:
+        return refused
+    with parsing.refused.change(refused) as change:
+        after: OpenedTable = change.commit(
+            replace(refused.state, parser=parsing.name), arranged(change, (), (), engine)
+        )
+    return after
 
 
 def _commit_rows(

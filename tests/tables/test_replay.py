@@ -1,6 +1,7 @@
 """A replay: what a mended parser accepts moves to the table, once, whatever ends it."""
 
 import json
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
 from ts_common.errors import OperatorError
+from ts_tables.iceberg.target import IcebergTarget
+from ts_tables.plain.target import PlainTarget
+from ts_tables.targets import HeadMoved
 
 BROKEN = {"type": "json", "columns": {"id": "long", "at": "timestamp"}}
 MENDED = {"type": "json", "columns": {"id": "long", "at": {"type": "timestamp", "unit": "ms"}}}
@@ -81,7 +85,7 @@ def test_accepted_records_move_to_the_table(made: Made) -> None:
     assert made.tables.verify(NAME).differences == ()
 
 
-@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("at", [0, 1, 2])
 @pytest.mark.parametrize("is_late", cases([False, True], quick=[True]), ids=["before", "after"])
 @pytest.mark.parametrize("again", ["run", "replay"])
 def test_a_replay_that_ends_at_a_commit_is_completed(
@@ -91,10 +95,43 @@ def test_a_replay_that_ends_at_a_commit_is_completed(
     made.more["parser"] = MENDED
     with kill_commit(made, monkeypatch, at, is_late=is_late), pytest.raises(Killed):
         made.tables.replay(NAME)
-    if again == "run" and (at, is_late) != (0, False):
+    if again == "run" and (at, is_late) >= (1, True):
         made.tables.run(NAME)
     made.tables.replay(NAME)
     check(made)
+
+
+@pytest.mark.parametrize("killed", cases([0, 1, 2, None], quick=[0, 1]))
+@pytest.mark.parametrize("amid", [0, 1])
+def test_a_run_of_the_former_parser_amid_a_replay_leaves_no_table_stuck(
+    made: Made, monkeypatch: pytest.MonkeyPatch, amid: int, killed: int | None
+) -> None:
+    """It was planned before a replay, which ends or is killed at one of its commits."""
+    made.put_values(20, [value_of(offset) for offset in range(20, 30)])
+    mended = Made(made.archive, made.directory, made.format, {"parser": MENDED})
+    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
+    commit, count = kind.commit, iter(range(100))
+
+    def replayed(*arguments: Any, **named: Any) -> Any:
+        if next(count) == amid:
+            monkeypatch.setattr(kind, "commit", commit)
+            with suppress(Killed, OperatorError), ExitStack() as stack:
+                if killed is not None:
+                    stack.enter_context(kill_commit(made, monkeypatch, killed))
+                mended.tables.replay(NAME)
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(kind, "commit", replayed)
+    with suppress(HeadMoved):
+        made.tables.run(NAME)
+    monkeypatch.setattr(kind, "commit", commit)
+    mended.tables.replay(NAME)
+    mended.tables.run(NAME)
+    rows, refused = {*places(mended)}, places(mended, "_quarantine")
+    assert rows.isdisjoint(refused)
+    assert rows >= {*expected({2, 3, 4}, (30, 10))}  # of kind 0 both parsers read none of the other's
+    assert sorted(rows | {*refused}) == sorted({*expected({0, 1, 2, 3, 4}, (30, 10))})
+    assert mended.tables.verify(NAME).differences == ()
 
 
 def test_rows_that_an_election_removed_stay(made: Made) -> None:

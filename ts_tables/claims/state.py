@@ -264,7 +264,7 @@ class TableState(StoredObject, expected="the state of a table", most=MOST_BYTES,
 
     @property
     def claims(self) -> "TableState":
-        """The state without what each table of a pair has of its own: columns, schemas, kept and forgotten rows."""
+        """The state without what each table of a pair has of its own, as parser, columns, kept and forgotten rows."""
         topics = {
             name: tuple(
                 replace(
@@ -280,6 +280,7 @@ class TableState(StoredObject, expected="the state of a table", most=MOST_BYTES,
         return replace(
             self,
             topics=topics,
+            parser=None,
             columns=(),
             schemas=(),
             key_schema=None,
