@@ -1,10 +1,10 @@
 """A replay of refused records: a mended parser parses them again, and those that it accepts move to the table.
 
-First the table of refused records gets the name of the new parser. From then on no run of the former parser can commit
-to it, neither one that is planned nor a new one: it would be ahead with what that parser refused, beside a table of the
-new one. Then the table is committed, with the number of its replays; then the accepted records are removed from the
-other one. A run or a replay that finds the table ahead completes the last commit: a record that the table has is
-removed. So a record can be in both for a moment, and is never in neither.
+First the table of refused records gets the name of the new parser. From then on no run of the former parser commits to
+it, not even one that was planned before: the table would lack the rows of that parser for ever. Then the table is
+committed, with the number of its replays; then the accepted records are removed from the other one. A run or a replay
+that finds the table ahead completes the last commit: a record that the table has is removed. So a record can be in both
+for a moment, and is never in neither.
 
 At offsets where a table keeps records that an election removed from the log, refused records stay as they are: those
 of both leaders are there.
