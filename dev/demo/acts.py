@@ -282,7 +282,7 @@ def _what_next(screen: Screen) -> None:
         ("more records:", "DEMO_RECORDS=5000000 make demo"),
         ("the tests, on the same real servers:", "make test"),
         (
-            "your own broker (docs/configuration.md, docs/endpoints.md):",
+            "your own broker (docs/configuration.md, docs/store.md):",
             ".venv/bin/ts-uploader run CONFIG_DIR --server-properties /etc/kafka/server.properties",
         ),
         (

@@ -1,4 +1,4 @@
-"""docs/leaving.md: what its commands remove, and what they leave."""
+"""docs/upgrade.md, "Leaving": what its commands remove, and what they leave."""
 
 import re
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from ts_common.archive.layout import Layout
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.model import TopicPartition
 
-PAGE = CHECKOUT / "docs/leaving.md"
+PAGE = CHECKOUT / "docs/upgrade.md"
 INSTALLED = CHECKOUT / "docs/deploy.md"
 
 

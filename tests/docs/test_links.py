@@ -21,7 +21,6 @@ _RUNNABLE = {"sh", "bash", "python", "sql"}
 # Pages with blocks for a shell or an interpreter: the test that runs them, or the reason why no test does.
 _RUN_BY = {
     "docs/consumer.md": "tests/consumer/test_page.py",
-    "docs/leaving.md": "tests/docs/test_leaving.py",
     "docs/parsed-tables.md": "tests/tables/test_parsed_page.py",
     "docs/cost.md": "tests/docs/test_cost.py",
     "docs/cold-storage.md": "tests/tsctl/commands/test_thaw.py",
@@ -36,13 +35,12 @@ _RUN_BY = {
     "docs/table-examples.md": "tests/tables/spark/test_examples_page.py",
     "docs/tables.md": "tests/tables/test_page.py",
     "docs/spark-clusters.md": "tests/spark/clusters/test_cluster_page.py",
+    "docs/tsctl.md": "tests/operator/test_broken_archives.py",
     "docs/upgrade.md": "tests/faults/fleet/test_upgrade_page.py",
-    "docs/verify.md": "tests/operator/test_broken_archives.py",
 }
 _NOT_RUN = {
     "README.md": "the reader of docs/spark.md, with a bucket that does not exist; docs/examples.md runs similar ones",
-    "docs/endpoints.md": "a class with a bucket of its own; tests/common/endpoints/test_provider.py loads such a one",
-    "docs/leadership.md": "ACLs need an authorizer; tests/uploader/leadership/kraft/test_security.py creates such ones",
+    "docs/store.md": "a class with a bucket of its own; tests/common/endpoints/test_provider.py loads such a one",
     "docs/monitoring.md": "a class without a server to send to; tests/monitoring/test_reporters.py loads such a one",
     "docs/from-spark-kafka.md": "readers with buckets that do not exist; docs/examples.md runs the like",
     "docs/spark.md": "readers with buckets that do not exist; docs/examples.md runs similar ones",

@@ -37,7 +37,7 @@ def test_whatever_happens_readers_see_the_living_line() -> None:
 @pytest.mark.full
 @pytest.mark.timeout(7200)
 def test_whatever_happens_in_many_more_histories_readers_see_the_living_line() -> None:
-    """Beyond these, a few show dead records of compacted segments, a limit that docs/architecture.md names."""
+    """Beyond these, a few show dead records of compacted segments, a limit that docs/protocol.md names."""
     _all_hold((*range(1_000), *range(6_000, 6_060), *range(9_000, 9_060)), calm=False)
 
 

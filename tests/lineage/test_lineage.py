@@ -149,7 +149,7 @@ def test_each_clause_has_its_counterexample() -> None:
 @pytest.mark.full
 @pytest.mark.timeout(7200)
 def test_a_commit_lost_in_one_window_with_two_more_faults_hides_records() -> None:
-    """The documented limit (docs/architecture.md, docs/repair.md): S2, and no record is deleted."""
+    """The documented limit (docs/protocol.md, docs/repair.md): S2, and no record is deleted."""
     result = search(Model(SCENARIOS[OPEN]))
     assert result.violation is not None, result
     assert result.violation.broken == Property.S2, result

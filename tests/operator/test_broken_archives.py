@@ -1,4 +1,4 @@
-"""docs/verify.md on archives of real agents: one without fault, and one broken on purpose, in each way once.
+"""docs/tsctl.md, "verify", on archives of real agents: one without fault, and one broken on purpose, in each way once.
 
 The broken one had a change of leaders and an unclean election, which are no damage: their traces must not be reported
 as damage, and its dead tail is a real one.
@@ -32,9 +32,9 @@ from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
 from tsctl.verify.segment_check import Depth
 
-PAGE = CHECKOUT / "docs" / "verify.md"
-STORE_ALONE, BESIDE_CLUSTER, _ = commands(blocks(PAGE, "", language="sh")[0])
-EVERY_BYTE, DRAWN = commands(blocks(PAGE, "", language="sh")[1])
+PAGE = CHECKOUT / "docs" / "tsctl.md"
+STORE_ALONE, BESIDE_CLUSTER, _ = commands(blocks(PAGE, "verify", language="sh")[0])
+EVERY_BYTE, DRAWN = commands(blocks(PAGE, "verify", language="sh")[1])
 SMALL = {"segment.bytes": "20000"}
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 SECONDS = 120

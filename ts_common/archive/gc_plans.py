@@ -261,7 +261,7 @@ def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: Cluster
     """Return where plans moved the `log.start` of a partition: the pending ones, and the newest that contains it.
 
     A plan that was undone does not count. A run leaves a partition out that is held, is in doubt, or has no rule any
-    more. Earlier plans then have its `log.start`. Of a partition that a hold showed again, the offset before the plan
+    more. Earlier plans then have its `log.start`. If a hold showed the partition again, the offset before the plan
     counts.
 
     Args:

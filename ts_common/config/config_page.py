@@ -27,13 +27,13 @@ the agent logs that it needs a restart. If the file has errors, nothing changes.
 """
 _S3_HEAD = """
 These options configure S3 requests and stored objects for all topics. The file of the provider json can override them
-for an endpoint or a topic ([endpoints.md](endpoints.md)). Options that are absent are left to the AWS configuration and
-to the bucket. [store-drivers.md](store-drivers.md#options-of-s3) lists the tests of each option.
+for an endpoint or a topic ([the bucket](store.md#json)). Options that are absent are left to the AWS configuration and
+to the bucket. [Contributing](contributing.md#options-of-s3) lists the tests of each option.
 """
 _ZOOKEEPER_HEAD = """
 These keys configure the connection to ZooKeeper where the broker's own file does not suffice. A key with `ssl` replaces
 the setting `zookeeper.ssl.*` of that name in the broker's file. The agent reads the keys at its start, and the files
-that they name at each connection ([leadership.md](leadership.md#zookeeper-over-tls-and-sasl)).
+that they name at each connection ([ZooKeeper](deploy.md#zookeeper-over-tls-and-sasl)).
 """
 _JAVA_HEAD = """
 These keys of the Java uploader are accepted with a warning:

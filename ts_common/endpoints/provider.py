@@ -1,6 +1,6 @@
 """Where and how each topic's objects are stored: a store URL with its base prefix, and S3 options.
 
-The page docs/endpoints.md describes it for operators.
+The page docs/store.md describes it for operators.
 
 `storage.service.endpoint.provider.class` selects a provider::
 

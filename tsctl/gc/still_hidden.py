@@ -1,8 +1,8 @@
-"""What earlier runs hid, and no run began to delete: a plan that hides more has their `log.start` to go back to.
+"""Finds the `log.start` of a partition before runs that hid records and deleted nothing.
 
-A run hides a partition without a deletion if it was killed before its plan was written, or if its plan is void. An undo
-or a hold of a later plan shows all of that again. Once the deletion of a plan began, its partitions do not count: what
-became of each object is not known for certain.
+Such a run was killed before its plan was written, or its plan is void. A later plan stores that `log.start`, so that an
+undo or a hold shows all of these records again. Once the deletion of a plan began, its partitions do not count, because
+some of its objects can be deleted.
 """
 
 from collections.abc import Iterable

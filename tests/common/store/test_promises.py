@@ -1,4 +1,4 @@
-"""docs/store-drivers.md lists the promises of each store, each with its tests."""
+"""docs/contributing.md lists the promises of each store, each with its tests."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.common.store.conftest import kinds_of
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[2] / "docs" / "store-drivers.md"
+PAGE = HERE.parents[2] / "docs" / "contributing.md"
 # The columns after promise and tests.
 COLUMNS = ("s3", "gs", "az", "webhdfs", "file")
 TEST = re.compile(r"`(test_\w+)`")
@@ -23,7 +23,7 @@ ALL = {name for path in HERE.rglob("test_*.py") for name in named_in(path)}
 
 def table() -> list[list[str]]:
     """Return the rows of the table, as texts."""
-    lines = PAGE.read_text().partition("## Promises")[2].partition("| promise |")[2].partition("\n\n")[0]
+    lines = PAGE.read_text().partition("### Promises")[2].partition("| promise |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines.splitlines()[2:]]
     assert len(rows) > 20
     return rows

@@ -1,7 +1,7 @@
 """The driver over a `Service`: objects of one bucket under one prefix; each put is one request.
 
 It uses no SDK. By default those of Azure and Google split a large body into parts and retry them. obstore holds a whole
-body in memory for a conditional put (docs/store-drivers.md has the measurement). The protocol requires one streamed,
+body in memory for a conditional put (docs/contributing.md has the measurement). The protocol requires one streamed,
 conditional request, and an error if its response is lost.
 """
 

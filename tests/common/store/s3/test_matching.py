@@ -168,7 +168,7 @@ def test_a_head_is_sent_first_where_the_store_does_not_enforce_the_condition(
 def test_a_store_without_the_condition_loses_what_is_overwritten_after_the_head(
     open_on: OpenOn, condition: Literal["ignored", "rejected"]
 ) -> None:
-    """This race is left, as docs/store-drivers.md describes. Each delete has its own HEAD."""
+    """This race is left, as docs/contributing.md describes. Each delete has its own HEAD."""
     bucket = Bucket(condition, named("a", "b", "c"))
     store = open_on(bucket)
     store.delete_matching(named("a"))
