@@ -65,16 +65,7 @@ deploy-checks: $(READY)
 
 # The reference pages are generated from the descriptions in the code; tests compare them.
 docs: $(READY)
-	$(BIN)/python -m ts_common.config.config_page > docs/configuration.md
-	$(BIN)/python -m ts_uploader.metrics.metrics_page > docs/metrics.md
-	$(BIN)/python -m ts_endpoint.status.metrics_page > docs/endpoint-metrics.md
-	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
-	$(BIN)/python -m tsctl.verify.findings_page > docs/findings.md
-	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
-	$(BIN)/python -m ts_uploader.cli_page --man > docs/man/ts-uploader.1
-	$(BIN)/python -m tsctl.cli_page --man > docs/man/tsctl.1
-	$(BIN)/python -m ts_endpoint.cli_page > docs/endpoint-cli.md
-	$(BIN)/python -m ts_endpoint.cli_page --man > docs/man/ts-endpoint.1
+	$(BIN)/python -m dev.pages
 
 # The release in dist/. WHEELS="agent tsctl" adds the dependencies of these extras, for hosts without an index.
 dist: $(READY)

@@ -40,7 +40,7 @@ def reference(app: Typer, name: str) -> list[str]:
     lines = []
     with _context(app, name) as (command, context):
         for inner_name, inner, inner_context in _commands(command, context):
-            lines += [f"## `{name} {inner_name}`", "", "```", inner.get_help(inner_context), "```", ""]
+            lines += [f"### `{name} {inner_name}`", "", "```", inner.get_help(inner_context), "```", ""]
     return lines
 
 

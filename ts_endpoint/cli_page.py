@@ -1,6 +1,5 @@
-"""The reference page and the man page of `ts-endpoint`, written from the command itself."""
+"""The reference and the man page of `ts-endpoint`, written from the command itself."""
 
-import sys
 from typing import Final
 
 from ts_common.command_pages import man_page, reference
@@ -16,11 +15,11 @@ _CODES: Final = {
 }
 
 
-def reference_page() -> str:
-    """Return the command's help as Markdown."""
-    lines = ["# The command `ts-endpoint`", "", "Generated from `ts_endpoint/cli.py` by `make docs`."]
-    lines += ["What it is for, with examples: [the endpoint](endpoint.md).", "", *reference(app, "ts-endpoint")]
-    lines += ["## Exit codes", "", "| code | meaning |", "| --- | --- |"]
+def section() -> str:
+    """Return the command's help as a section of Markdown."""
+    lines = ["## `ts-endpoint`", "", "What it is for, with examples: [the endpoint](endpoint.md).", ""]
+    lines += reference(app, "ts-endpoint")
+    lines += ["### Exit codes of `ts-endpoint`", "", "| code | meaning |", "| --- | --- |"]
     lines += [f"| {code} | {meaning} |" for code, meaning in _CODES.items()]
     return "\n".join(lines) + "\n"
 
@@ -29,7 +28,3 @@ def manual() -> str:
     """Return the man page."""
     summary = "serve an archive of Kafka segments to Kafka clients"
     return man_page(app, "ts-endpoint", summary, _CODES, "tsctl(1), ts-uploader(1), docs/endpoint.md of the release.")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(manual() if "--man" in sys.argv else reference_page())

@@ -1,6 +1,5 @@
-"""The reference page and the man page of `ts-uploader`, written from the command itself."""
+"""The reference and the man page of `ts-uploader`, written from the command itself."""
 
-import sys
 from typing import Final
 
 from ts_common.command_pages import man_page, reference
@@ -22,12 +21,11 @@ _CHECK: Final = {
 }
 
 
-def reference_page() -> str:
-    """Return the command's help as Markdown."""
-    lines = ["# The command `ts-uploader`", "", "Generated from `ts_uploader/cli.py` by `make docs`.", ""]
-    lines += reference(app, "ts-uploader")
+def section() -> str:
+    """Return the command's help as a section of Markdown."""
+    lines = ["## `ts-uploader`", "", *reference(app, "ts-uploader")]
     for name, codes in (("run", _RUN), ("check", _CHECK)):
-        lines += [f"## Exit codes of `{name}`", "", "| code | meaning |", "| --- | --- |"]
+        lines += [f"### Exit codes of `ts-uploader {name}`", "", "| code | meaning |", "| --- | --- |"]
         lines += [*(f"| {code} | {meaning} |" for code, meaning in codes.items()), ""]
     lines += ["[Deployment](deploy.md#exit-codes) lists the exit code of each condition."]
     return "\n".join(lines) + "\n"
@@ -38,7 +36,3 @@ def manual() -> str:
     codes = {code: f"run: {_RUN.get(code, 'not used')}. check: {_CHECK[code]}." for code in _CHECK}
     summary = "ship closed Kafka segments to object storage"
     return man_page(app, "ts-uploader", summary, codes, "tsctl(1), and docs/deploy.md of the release.")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(manual() if "--man" in sys.argv else reference_page())

@@ -36,7 +36,10 @@ def test_a_man_page_has_every_command_option_and_exit_code() -> None:
 
 def test_a_reference_page_has_the_help_of_every_command() -> None:
     """The order is that of the program's own help."""
-    assert [line for line in reference(app, "tool") if line.startswith("## ")] == ["## `tool fetch`", "## `tool clean`"]
+    assert [line for line in reference(app, "tool") if line.startswith("### ")] == [
+        "### `tool fetch`",
+        "### `tool clean`",
+    ]
 
 
 _MACROS = {".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".I"}

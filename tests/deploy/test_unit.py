@@ -30,7 +30,9 @@ def test_systemd_accepts_the_unit(tmp_path: Path, unit: Path) -> None:
     assert "ProtectClocks" in problems_of(wrong)
 
 
-@pytest.mark.parametrize(("unit", "name"), [(UNIT, "deploy.md"), (ENDPOINT, "endpoint.md")], ids=["agent", "endpoint"])
+@pytest.mark.parametrize(
+    ("unit", "name"), [(UNIT, "deploy.md"), (ENDPOINT, "running-the-endpoint.md")], ids=["agent", "endpoint"]
+)
 def test_the_unit_has_the_security_score_of_the_page(unit: Path, name: str) -> None:
     """The score of `systemd-analyze security`, from 0 (closed) to 10, is the page's."""
     page = (CHECKOUT / "docs" / name).read_text()
@@ -83,7 +85,7 @@ def test_the_example_of_the_endpoints_environment_has_options_that_exist_and_fit
 
 def test_the_memory_of_an_endpoint_is_above_the_sum_of_the_page(tmp_path: Path) -> None:
     """The parts are the defaults of the options; unit and pod have the same limit, and their comments the same sum."""
-    page = (CHECKOUT / "docs" / "endpoint.md").read_text().partition("\n### Memory\n")[2]
+    page = (CHECKOUT / "docs" / "running-the-endpoint.md").read_text().partition("\n## Memory of a process\n")[2]
     parts = {name: int(number) for name, number in re.findall(r"^\| (.+) \| (\d+) \|$", page, re.MULTILINE)}
     total = parts.pop("together")
     assert sum(parts.values()) == total

@@ -25,10 +25,10 @@ _RUN_BY = {
     "docs/cost.md": "tests/docs/test_cost.py",
     "docs/cold-storage.md": "tests/tsctl/commands/test_thaw.py",
     "docs/deploy.md": "tests/operator/test_quick_start.py",
-    "docs/endpoint-runbook.md": "tests/monitoring/test_endpoint_files.py",
     "docs/endpoint.md": "tests/endpoint/test_page.py",
     "docs/examples.md": "tests/spark/test_examples.py",
     "docs/quick-start.md": "tests/operator",
+    "docs/running-the-endpoint.md": "tests/monitoring/test_endpoint_files.py",
     "docs/reader.md": "tests/reader/test_page.py",
     "docs/repair.md": "tests/docs/test_runbook.py",
     "docs/runbook.md": "tests/docs/test_runbook.py",
@@ -70,7 +70,7 @@ def keys() -> tuple[str, ...]:
 @cache
 def options() -> frozenset[str]:
     """Return the options of the programs, and those that every command has."""
-    told = cli_page.reference_page() + tsctl_cli_page.reference_page() + endpoint_cli_page.reference_page()
+    told = cli_page.section() + tsctl_cli_page.section() + endpoint_cli_page.section()
     return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) | {"--help", "--version", "--install-completion"}
 
 

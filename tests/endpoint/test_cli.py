@@ -17,11 +17,9 @@ from dev.local.ports import free_ports
 from dev.local.waiting import wait_for
 from tests.endpoint.running import PARTITIONS, TOPIC, Running, made_archive, put_topic, running
 from tests.made_archive import MadeArchive, batches
-from ts_endpoint import cli_page
 from ts_endpoint.cli import run
 from ts_endpoint.security.users import read_users
 
-DOCS = Path(__file__).parents[2] / "docs"
 _ANY_ARCHIVE = ("--url", "file:///no/such/archive", "--cluster", "prod")
 
 
@@ -61,12 +59,6 @@ def records(servers: str, topic: str = TOPIC, **options: Any) -> list[int]:
 
         wait_for(one, f"{high} records", every=0)
         return found
-
-
-def test_the_command_line_page_is_the_generated_one() -> None:
-    """The page under docs and the man page never fall behind the command."""
-    assert (DOCS / "endpoint-cli.md").read_text() == cli_page.reference_page()
-    assert (DOCS / "man/ts-endpoint.1").read_text() == cli_page.manual()
 
 
 def test_an_admin_client_reads_the_settings_of_topics_and_brokers(endpoint: Running) -> None:

@@ -1,4 +1,7 @@
-"""docs/endpoint.md: its commands run against an endpoint, with the clients that it names."""
+"""docs/endpoint.md, and "Security" of docs/running-the-endpoint.md: their commands run against an endpoint.
+
+Clients are the programs that the pages name.
+"""
 
 import os
 import shlex
@@ -18,6 +21,7 @@ from tests.made_archive import MadeArchive, batches
 from ts_endpoint.security.users import read_users
 
 PAGE = CHECKOUT / "docs/endpoint.md"
+RUNNING = CHECKOUT / "docs/running-the-endpoint.md"
 _RECORDS = 50  # of each of two partitions
 # Each of Kafka's scripts runs one class.
 _KAFKA = {
@@ -92,7 +96,7 @@ def test_the_pages_program_prints_each_record_and_ends(endpoint: Running) -> Non
 
 def test_users_are_made_as_the_page_shows(shell: Shell, tmp_path: Path) -> None:
     """With a password from a file."""
-    (block,) = blocks(PAGE, "Security", language="sh")
+    (block,) = blocks(RUNNING, "Security", language="sh")
     assert shell.run(block) == (
         "alice  mechanisms=SCRAM-SHA-256,SCRAM-SHA-512  topics=page_views,clicks*  groups=alice-*\n"
     )

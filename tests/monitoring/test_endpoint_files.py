@@ -14,8 +14,9 @@ from tests.monitoring.test_files import SAMPLES, promtool
 from ts_endpoint.status.metric_families import FAMILIES, PREFIX
 
 ALERTS = PROMETHEUS / "endpoint-alerts.yml"
-RUNBOOK = CHECKOUT / "docs" / "endpoint-runbook.md"
-BLOCKS = blocks(RUNBOOK, language="sh")
+PAGE = CHECKOUT / "docs" / "running-the-endpoint.md"
+RUNBOOK = PAGE.read_text().partition("\n## Runbook\n")[2]
+BLOCKS = [block for block in blocks(PAGE, language="sh") if block.text in RUNBOOK]
 _PROGRAMS = {
     "journalctl": 'cat "$LOG"',  # a line of each event, as JSON, because a process that is well logs none of them
     "systemctl": "true",
@@ -47,7 +48,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 def selected_events() -> set[str]:
     """Return the events that commands of the runbook search for."""
-    selected = re.findall(r"grep (?:-E )?'?([a-z_|]+_[a-z_|]+)'?(?: |$|`)", RUNBOOK.read_text())
+    selected = re.findall(r"grep (?:-E )?'?([a-z_|]+_[a-z_|]+)'?(?: |$|`)", RUNBOOK)
     return {event for pattern in selected for event in pattern.split("|")}
 
 
@@ -70,13 +71,13 @@ def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
 
 def test_each_alert_names_its_section_of_the_runbook() -> None:
     """And each section is of an alert, in the same order."""
-    sections = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
+    sections = re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)
     assert sections == alert_names()
-    urls = re.findall(r"runbook_url: docs/endpoint-runbook\.md#(\S+)$", ALERTS.read_text(), re.MULTILINE)
+    urls = re.findall(r"runbook_url: docs/running-the-endpoint\.md#(\S+)$", ALERTS.read_text(), re.MULTILINE)
     assert urls == [name.lower() for name in sections]
 
 
-@pytest.mark.parametrize("path", [ALERTS, RUNBOOK], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ALERTS, PAGE], ids=lambda path: path.name)
 def test_each_metric_that_is_named_exists(path: Path) -> None:
     """A rule about a metric that nothing exposes never fires."""
     suffixes = {**SAMPLES, "gauge": ("",)}
@@ -106,7 +107,7 @@ def test_the_commands_of_the_runbook_show_the_state_of_a_process(shell: Shell) -
 def test_every_event_that_the_runbook_names_exists() -> None:
     """A search for an event that no longer exists finds nothing, which looks like good news."""
     sources = "".join(path.read_text() for path in (CHECKOUT / "ts_endpoint").rglob("*.py"))
-    selected = re.findall(r"grep (?:-E )?'?([a-z_|]+_[a-z_|]+)'?(?: |$|`)", RUNBOOK.read_text())
+    selected = re.findall(r"grep (?:-E )?'?([a-z_|]+_[a-z_|]+)'?(?: |$|`)", RUNBOOK)
     events = {event for pattern in selected for event in pattern.split("|")}
     assert {
         "hole_reached",

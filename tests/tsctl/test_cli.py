@@ -16,16 +16,8 @@ from tests.tsctl.running import PROGRAM, Run
 from ts_common.archive.view import open_view
 from ts_common.errors import AccessDenied, DataLoss, StoreUnavailable, WrongClock
 from ts_reader.query import plan_query
-from tsctl import cli, cli_page
+from tsctl import cli
 from tsctl.exit_codes import MEANINGS, ExitCode, code_of
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def test_the_page_is_the_generated_one() -> None:
-    """The page in docs is equal to what the command generates."""
-    assert (DOCS / "tsctl-cli.md").read_text() == cli_page.reference_page()
-    assert (DOCS / "man/tsctl.1").read_text() == cli_page.manual()
 
 
 def test_every_exit_code_has_its_meaning() -> None:

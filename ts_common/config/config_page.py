@@ -1,4 +1,4 @@
-"""The configuration reference as Markdown, from the descriptions in the code (`make docs` writes it)."""
+"""The configuration reference as Markdown, from the descriptions in the code."""
 
 import re
 from collections.abc import Iterator
@@ -101,7 +101,3 @@ def _default_of(name: str, info: FieldInfo) -> str:
     if isinstance(default, tuple):
         default = ",".join(pattern.pattern for pattern in default)
     return f"`{default}`" if default or default == 0 else ""
-
-
-if __name__ == "__main__":
-    print(reference_page(), end="")  # noqa: T201  (this command writes the page)

@@ -1,4 +1,4 @@
-"""`python -m ts_endpoint.status.metrics_page`: the metrics reference as Markdown, from their descriptions."""
+"""The reference of the endpoint's metrics as Markdown, from their descriptions."""
 
 from ts_common.store.wrappers.counted import OPERATIONS
 from ts_endpoint.status.metric_families import FAMILIES, PREFIX, Family
@@ -6,15 +6,13 @@ from ts_endpoint.status.metric_families import FAMILIES, PREFIX, Family
 _SUFFIXES = {"counter": "_total"}
 
 
-def reference_page() -> str:
-    """Return the page as Markdown."""
+def section() -> str:
+    """Return a section of Markdown."""
     lines = [
-        "# Metrics of the endpoint",
+        "## The endpoint",
         "",
-        "Generated from `ts_endpoint/status/metric_families.py` by `make docs`.",
-        "",
-        "[The endpoint](endpoint.md) serves them at `/metrics` in Prometheus' text format, with those of the process",
-        "(`process_*`) and `ts_endpoint_build_info`. [Monitoring](monitoring.md) describes how to collect metrics.",
+        "From `ts_endpoint/status/metric_families.py`. [The endpoint](endpoint.md) serves them at `/metrics` in",
+        "Prometheus' text format, with the metrics of its process (`process_*`) and `ts_endpoint_build_info`.",
         "",
         "| metric | type | meaning |",
         "| --- | --- | --- |",
@@ -35,7 +33,3 @@ def _row(family: Family) -> str:
     labels = " ".join(f"`{label}`" for label in family.labels)
     meaning = family.text + (f" Labels: {labels}." if labels else "")
     return f"| `{PREFIX}_{family.name}{_SUFFIXES.get(family.kind, '')}` | {family.kind} | {meaning} |"
-
-
-if __name__ == "__main__":
-    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)

@@ -1,4 +1,4 @@
-"""`python -m ts_uploader.metrics.metrics_page`: the metrics reference as Markdown, from their descriptions."""
+"""The reference of the agent's metrics as Markdown, from their descriptions."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 def families() -> Iterator[Metric]:
-    """Yield each metric family of an agent by name, with those of the process (`process_*`); values mean nothing."""
+    """Yield each metric family of an agent and of its process (`process_*`) by name; values mean nothing."""
     metrics = Metrics()
     metrics.registry.register(CountedElsewhere())
     backlog = BacklogCollector(dict, lambda _: TopicRetention(), lambda: True)
@@ -26,17 +26,15 @@ def shown_name(family: Metric) -> str:
     return family.name + _SUFFIXES.get(family.type, "")
 
 
-def reference_page() -> str:
-    """Return the page as Markdown."""
+def section() -> str:
+    """Return a section of Markdown."""
     own = [family for family in families() if family.name.startswith(PREFIX)]
     lines = [
-        "# Metrics of the agent",
+        "## The agent",
         "",
-        "Generated from `ts_uploader/metrics/counters.py` and `ts_uploader/metrics/backlog_metrics.py` by `make docs`.",
-        "",
-        "The agent serves them at `/metrics` in Prometheus' text format, with those of the process (`process_*`).",
-        "[Monitoring](monitoring.md) describes how to collect them, or to send them to Graphite or StatsD. The",
-        "[runbook](runbook.md) describes what to do when an alert fires.",
+        "From `ts_uploader/metrics/counters.py` and `ts_uploader/metrics/backlog_metrics.py`. The agent serves them at",
+        "`/metrics` in Prometheus' text format, with the metrics of its process (`process_*`), and can send them to",
+        "Graphite or StatsD. The [runbook](runbook.md) describes what to do when an alert fires.",
         "[Tables](tables.md#schedulers-and-metrics) have metrics of their own.",
         "",
         "| metric | type | meaning |",
@@ -50,7 +48,7 @@ def reference_page() -> str:
         "| --- | --- | --- |",
         *(_row(family) for family in own if _is_by_partition(family)),
         "",
-        "## Labels",
+        "### Labels",
         *_label_tables(),
     ]
     return "\n".join(lines) + "\n"
@@ -78,7 +76,3 @@ def _label_tables() -> Iterator[str]:
     for (label, rows), names in shared.items():
         yield from ("", f"`{label}` of {', '.join(names)}:", "", "| value | meaning |", "| --- | --- |")
         yield from (f"| `{value}` | {meaning} |" for value, meaning in rows)
-
-
-if __name__ == "__main__":
-    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)

@@ -1,6 +1,6 @@
 """Kinds of findings of `tsctl verify`: each has a stable code, a severity, a meaning and advice.
 
-Command output, JSON, the HTML report and docs/findings.md use this table.
+Command output, JSON, the HTML report and docs/tsctl.md use this table.
 """
 
 from dataclasses import dataclass

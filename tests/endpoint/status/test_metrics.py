@@ -1,21 +1,11 @@
 """The metrics of the endpoint."""
 
-from pathlib import Path
-
 import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ts_endpoint.status.metric_families import FAMILIES, PREFIX, make_registry
-from ts_endpoint.status.metrics_page import reference_page
 from ts_endpoint.status.request_counts import Durations
-
-DOCS = Path(__file__).parents[3] / "docs"
-
-
-def test_the_page_is_the_generated_one() -> None:
-    """The page under docs never falls behind the code."""
-    assert (DOCS / "endpoint-metrics.md").read_text() == reference_page()
 
 
 def test_every_family_is_served_with_its_type_and_description() -> None:
