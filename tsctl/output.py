@@ -16,11 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from ts_common.errors import ConfigurationError
 from ts_common.printable import printable, printable_json, printable_lines
@@ -103,6 +99,10 @@ class Output:
             _plain([list(columns), *cells], right)
             flush()
             return
+        from rich.console import Console  # noqa: PLC0415  (only a terminal needs it)
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name, numeric in zip(columns, right, strict=True):
             table.add_column(name, justify="right" if numeric else "left", overflow="fold")
@@ -126,15 +126,19 @@ class Output:
             among_lines: whether the command writes lines meanwhile. If these are on a terminal too, no bar is shown.
             in_bytes: whether the unit is bytes.
         """
-        shown = sys.stderr.isatty() and not (among_lines and sys.stdout.isatty())
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn() if in_bytes else MofNCompleteColumn(),
-            TimeRemainingColumn(),
+        if not sys.stderr.isatty() or (among_lines and sys.stdout.isatty()):
+            yield _unseen
+            return
+        from rich import progress  # noqa: PLC0415  (as above)
+        from rich.console import Console  # noqa: PLC0415
+
+        bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
-            disable=not shown,
             redirect_stdout=False,  # rich would write the lines of a file to the terminal
         )
         with bar:
@@ -144,6 +148,10 @@ class Output:
                 bar.advance(task, count)
 
             yield advance
+
+
+def _unseen(count: int = 1) -> None:
+    """Progress without a terminal."""
 
 
 def iso(milliseconds: int | None) -> str | None:

@@ -1,5 +1,6 @@
 """The command as a whole: its exit codes, its imports and its page."""
 
+import json
 import os
 import subprocess
 import sys
@@ -139,24 +140,48 @@ def test_a_report_lists_its_findings(run: Run, hand_made: Archive, named: tuple[
     assert page.read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.full
-def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[str, ...]) -> None:
-    """`ls` and `gaps` start without pyarrow and LLVM, a directory without boto3, and kept code without numba."""
+_COMMANDS = """
+import sys, json
+from tsctl.start import main
+for line in json.loads(sys.argv[1]):
+    sys.argv[1:] = line
+    try:
+        main()
+    except SystemExit:
+        print(*sys.modules, file=sys.stderr)
+"""
+
+
+def _loaded(*lines: tuple[str, ...]) -> list[set[str]]:
+    """Run command lines in one new process, and return the modules that are loaded after each."""
+    done = subprocess.run(
+        [sys.executable, "-c", _COMMANDS, json.dumps(lines)], capture_output=True, text=True, check=True, timeout=300
+    )
+    return [set(line.split()) for line in done.stderr.splitlines() if line.startswith("sys builtins ")]
+
+
+def test_a_command_loads_only_what_it_needs(hand_made: Archive, named: tuple[str, ...]) -> None:
+    """Listings and checks decode nothing and need no cluster; without a terminal no command draws."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
-    code = "import sys; from tsctl.cli import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    lines = ("ls", "-l", "segments", *named), ("gaps", *named), ("verify", *named), ("sql", *named, "select 1")
+    *looking, querying = _loaded(*lines)
+    undrawn = {"rich.console", "rich.progress", "pygments", "pandas", "jinja2", "plotly"}
+    unasked = {"confluent_kafka", "prometheus_client", "boto3", "urllib3"}
+    undecoded = {"numpy", "pyarrow", "llvmlite", "numba", "duckdb", "fastavro", "orjson"}
+    for loaded in looking:
+        assert (undrawn | unasked | undecoded).isdisjoint(loaded)
+    assert {"duckdb", "pyarrow"} <= querying
+    assert (undrawn | unasked).isdisjoint(querying)
 
-    def loaded(*arguments: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, timeout=300
-        )
-        return set(done.stderr.split())
 
-    heavy = {"numba", "llvmlite", "pyarrow", "fastavro", "boto3"}
-    assert heavy.isdisjoint(loaded("ls", *named, "-l", "segments"))
-    assert heavy.isdisjoint(loaded("gaps", *named))
-    loaded("cat", "t", *named)  # it may compile
-    decoding = loaded("cat", "t", *named)
+@pytest.mark.full
+def test_kept_code_is_loaded_without_numba(hand_made: Archive, named: tuple[str, ...]) -> None:
+    """Its import needs longer than a short scan."""
+    hand_made.put_segment("t", 0, batches((0, 10)))
+    hand_made.commit("t", 10)
+    _loaded(("cat", "t", *named))  # it may compile
+    (decoding,) = _loaded(("cat", "t", *named))
     assert {"llvmlite", "pyarrow"} <= decoding
     assert "numba" not in decoding
 

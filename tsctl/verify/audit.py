@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import ReadRange
@@ -25,7 +26,9 @@ from tsctl.verify.finding_kinds import (
 )
 from tsctl.verify.findings import Finding
 from tsctl.verify.inventory import list_partition
-from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic, Keeping
+
+if TYPE_CHECKING:
+    from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic, Keeping
 
 # Share of the retention time after which unshipped records are at risk.
 RISK_SHARE = 0.75
@@ -67,7 +70,7 @@ class Audit:
 
 
 def audit(
-    cluster: KafkaCluster,
+    cluster: "KafkaCluster",
     coverages: Sequence[Coverage],
     ships: Callable[[str], bool],
     now: float,
@@ -114,14 +117,14 @@ def audit(
     return Audit(tuple(sides), tuple(findings))
 
 
-def _partitions(topics: Mapping[str, KafkaTopic]) -> Iterator[TopicPartition]:
+def _partitions(topics: "Mapping[str, KafkaTopic]") -> Iterator[TopicPartition]:
     for name, topic in topics.items():
         for number in topic.partitions:
             yield TopicPartition(name, number)
 
 
 def _sides(
-    name: str, topic: KafkaTopic, living: Sequence[Coverage], bounds: Mapping[TopicPartition, tuple[int, int]]
+    name: str, topic: "KafkaTopic", living: Sequence[Coverage], bounds: Mapping[TopicPartition, tuple[int, int]]
 ) -> Iterator[Side]:
     """Yield the partitions of a topic that are in scope, with what the store has of them."""
     by_number = {coverage.partition: coverage for coverage in living}
@@ -131,7 +134,7 @@ def _sides(
             yield Side(partition, *bounds[partition], by_number.get(number))
 
 
-def _lacking(cluster: KafkaCluster, sides: Sequence[Side], old: float) -> Iterator[Finding]:
+def _lacking(cluster: "KafkaCluster", sides: Sequence[Side], old: float) -> Iterator[Finding]:
     """Find partitions without a directory in the store, although they have had records since before `old`."""
     empty = [side for side in sides if side.coverage is None and side.kafka_end > side.kafka_start]
     young = cluster.first_since({side.partition: int(old * 1000) for side in empty})
@@ -142,7 +145,7 @@ def _lacking(cluster: KafkaCluster, sides: Sequence[Side], old: float) -> Iterat
         yield Finding(TOPIC_NOT_SHIPPED, topic, detail)
 
 
-def _living(coverages: Sequence[Coverage], topic: KafkaTopic) -> list[Coverage]:
+def _living(coverages: Sequence[Coverage], topic: "KafkaTopic") -> list[Coverage]:
     """Return the coverages of the incarnation that the cluster has.
 
     An incarnation without a topic id may be this one, if no incarnation has the id.
@@ -171,9 +174,9 @@ def _compare(side: Side, reached: Callable[[Coverage], int]) -> Iterator[Finding
 
 
 def _at_risk(
-    cluster: KafkaCluster,
+    cluster: "KafkaCluster",
     sides: Iterable[Side],
-    keeping: dict[str, Keeping],
+    keeping: "dict[str, Keeping]",
     now: float,
     reached: Callable[[Coverage], int],
 ) -> Iterator[Finding]:
@@ -214,7 +217,7 @@ def with_cluster(findings: Iterable[Finding], sides: Iterable[Side]) -> list[Fin
 
 
 def compare_records(
-    store: ObjectStore, keys: PartitionKeys, cluster: KafkaCluster, side: Side, *, compacts: bool
+    store: ObjectStore, keys: PartitionKeys, cluster: "KafkaCluster", side: Side, *, compacts: bool
 ) -> Iterator[Finding]:
     """Compare the records of the store and the cluster; yield a finding for the first difference.
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.config.cluster_config import load_config
 from ts_common.errors import (
     ConfigurationError,
     CorruptData,
@@ -40,9 +39,11 @@ from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.finding_kinds import FROZEN, UNREADABLE, Severity, severity_of
 from tsctl.verify.findings import Finding, worst_first
-from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verified, Verifier
+
+if TYPE_CHECKING:
+    from tsctl.verify.kafka_cluster import KafkaCluster
 
 BootstrapOption = Annotated[
     str | None, typer.Option("--bootstrap-server", help="Brokers of the cluster, to compare it with the store.")
@@ -165,7 +166,7 @@ def run_verification(
 def _audited(
     name: ArchiveName,
     wanted: CheckOptions,
-    cluster: KafkaCluster,
+    cluster: "KafkaCluster",
     stores: Sequence[tuple[Endpoint, ObjectStore]],
     coverages: Sequence[Coverage],
 ) -> Audit:
@@ -196,11 +197,13 @@ def parse_severity(option: str, text: str) -> Severity:
     return found
 
 
-def _cluster(wanted: ClusterOptions) -> KafkaCluster | None:
+def _cluster(wanted: ClusterOptions) -> "KafkaCluster | None":
     if wanted.bootstrap_server is None:
         if wanted.command_config is not None:
             raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
         return None
+    from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties  # noqa: PLC0415  (librdkafka)
+
     settings = {} if wanted.command_config is None else read_client_properties(wanted.command_config)
     cluster = KafkaCluster(wanted.bootstrap_server, settings)
     cluster.topics()  # fail for a wrong identity now, not after hours of reading the store
@@ -299,6 +302,8 @@ def _ships(name: ArchiveName, choose: Callable[[str], bool]) -> Callable[[str], 
     """Return a predicate for topics that the agents ship, by their file; without a file it accepts no topic."""
     if name.file is None:
         return lambda _: False
+    from ts_common.config.cluster_config import load_config  # noqa: PLC0415  (models of all keys)
+
     config, _ = load_config(name.file.path)
     return lambda topic: config.ships(topic) and choose(topic)
 
@@ -334,7 +339,7 @@ def _is_requested(finding: Finding, choose: Callable[[str], bool]) -> bool:
 def _compared(
     stores: Sequence[tuple[Endpoint, ObjectStore]],
     name: ArchiveName,
-    cluster: KafkaCluster,
+    cluster: "KafkaCluster",
     sides: Sequence[Side],
     output: Output,
 ) -> list[Finding]:
