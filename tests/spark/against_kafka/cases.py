@@ -1,7 +1,7 @@
 """Options as a job gives them to Spark's Kafka source, and where `kafka_segments` answers otherwise.
 
 Every case gives the same dict of options to both sources. A case without a difference has equal rows, or an error in
-both. docs/from-spark-kafka.md has the reason of each difference.
+both. docs/spark.md has the reason of each difference.
 """
 
 import json

@@ -137,7 +137,7 @@ def test_the_same_options_give_the_same_rows_or_an_error_in_both(
 @pytest.mark.full
 def test_the_page_names_every_difference_and_no_other(answered: list[tuple[Case, Answer, Answer]]) -> None:
     """Each case that differs has a row; the names of these rows are bold."""
-    page = (ROOT / "docs/from-spark-kafka.md").read_text()
-    table = page.partition("## Differences")[2].partition("\n## ")[0]
+    page = (ROOT / "docs/spark.md").read_text()
+    table = page.partition("### Differences")[2].partition("\n#")[0]
     named = set(re.findall(r"^\| \*\*(.+?)\*\*", table, re.MULTILINE))
     assert {case.differs for case, _, _ in answered if case.differs} == named
