@@ -43,11 +43,12 @@ _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "cri
 
 @dataclass(frozen=True)
 class Phrase:
-    """One entry of the list."""
+    """One entry of the list; `pages`: it is for pages only."""
 
     word: re.Pattern[str]
     use: str
     allowed: tuple[re.Pattern[str], ...]
+    pages: bool
 
     def uses(self, text: str) -> Iterator[re.Match[str]]:
         """Yield each use in `text` that no allowed context contains."""
@@ -69,6 +70,7 @@ def phrases() -> list[Phrase]:
             re.compile(rf"(?<![\w/.-])(?:{entry['word']})(?![\w/-])", re.IGNORECASE),
             entry["use"],
             tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("allowed", ())),
+            entry.get("pages", False),
         )
         for entry in entries
     ]
@@ -148,6 +150,7 @@ def main() -> int:
             (line + text.count("\n", 0, match.start()), match[0], phrase.use)
             for line, text in prose(file)
             for phrase in listed
+            if file.suffix == ".md" or not phrase.pages
             for match in phrase.uses(text)
         ]
         name = file.relative_to(CHECKOUT) if file.is_relative_to(CHECKOUT) else file

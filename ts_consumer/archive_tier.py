@@ -87,7 +87,7 @@ class ArchiveTier:
         self._lock = threading.Lock()
         self._settled: dict[str, Query] = {}  # by location
         self._known: dict[TopicPartition, tuple[float, ArchivedPartition]] = {}  # with the monotonic time of the look
-        # Of a partition that returns nothing: the listing's monotonic time, the commit's ETag, and what readers lose.
+        # For a partition that returns nothing: the listing's monotonic time, the commit's ETag, and what readers lose.
         self._nothing: dict[TopicPartition, tuple[float, str | None, Loss | None]] = {}
         self._clusters: dict[str, tuple[float, str | None]] = {}  # by location, with the monotonic time of the look
         self._missed: set[str] = set()  # topics that were looked for and are not in the archive

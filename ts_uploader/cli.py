@@ -43,7 +43,7 @@ _ClusterId = Annotated[
     str | None, typer.Option(help="Name of the properties file and part of every key; default: from meta.properties.")
 ]
 _EnvironmentProvider = Annotated[str | None, typer.Option(help="module:Class that describes the broker instead.")]
-_RunsAlone = typer.Option(help="Of run; accepted, so that check can have the unit's arguments.")
+_RunsAlone = typer.Option(help="An option of run; check accepts it, so that it can have the unit's arguments.")
 
 
 def _print_version(wanted: bool) -> None:

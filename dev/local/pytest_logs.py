@@ -6,7 +6,7 @@ import pytest
 
 from dev.local.kafka.cluster import running_clusters
 
-# Of each server: a long report may be cut, and there can be five servers or more.
+# For each server: a long report may be cut, and there can be five servers or more.
 _LINES = 10
 
 

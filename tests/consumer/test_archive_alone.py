@@ -116,7 +116,7 @@ def test_topics_and_partitions_are_listed_without_a_broker(consumer: TieredConsu
 
 
 def test_a_topic_that_does_not_exist_is_an_error(archive: MadeArchive) -> None:
-    """Of calls at once, and of an assignment as an event; -1 would be a time after the last record."""
+    """Calls raise it at once, an assignment reports an event; -1 would be a time after the last record."""
     missing = TopicPartition("clikcs", 0, 0)
     with TieredConsumer(configuration(archive, tiered_storage_report_after_ms="0")) as consumer:
         for call in (consumer.offsets_for_times, lambda each: consumer.get_watermark_offsets(*each)):

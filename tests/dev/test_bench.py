@@ -97,7 +97,7 @@ def use_memory(size: int) -> None:
 
 
 def test_a_quantile_is_a_value_that_was_measured() -> None:
-    """Of a hundred values p99 is the second largest, and of few it is the largest."""
+    """Among a hundred values p99 is the second largest, among few it is the largest."""
     values = [float(number) for number in reversed(range(1, 101))]
     assert [quantile(values, share) for share in (0.0, 0.5, 0.99, 1.0)] == [1.0, 50.0, 99.0, 100.0]
     assert quantile([3.0, 7.0], 0.99) == 7.0

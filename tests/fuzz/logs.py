@@ -235,7 +235,7 @@ def _transaction(chance: random.Random, base: int) -> tuple[bytes, int]:
 
 
 def _messages(chance: random.Random, base: int) -> tuple[bytes, int]:
-    """Of magic 0 or 1, alone or in a wrapper."""
+    """For magic 0 or 1, alone or in a wrapper."""
     if chance.random() < 0.4:
         count = chance.choice((1, 2, 5))
         return b"".join(_message(chance, chance.choice((0, 1)), base + at) for at in range(count)), base + count

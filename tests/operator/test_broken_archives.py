@@ -108,7 +108,7 @@ def records(count: int, start: int = 0) -> list[Record]:
 def broken(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
     """Eight partitions that agents shipped; five of them were broken since, each in its own way.
 
-    Of the others one lost records in an unclean election, one changed its leader twice, one only lay there.
+    Among the others, one lost records in an unclean election, one changed its leader twice, one only lay there.
     """
     directory = tmp_path_factory.mktemp("broken")
     with archives(cluster, directory) as archive_of:

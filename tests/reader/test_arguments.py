@@ -160,7 +160,7 @@ def test_topics_and_partitions_have_several_forms(topic: Any, partitions: Any, e
 
 
 def test_offsets_of_one_topic_need_no_topic() -> None:
-    """Of one topic, the partitions are enough."""
+    """For one topic, the partitions are enough."""
     assert scan(starting_offsets={0: 5, 1: "earliest"}).query.start == Offsets({"t": {0: 5, 1: Edge.EARLIEST}})
     assert scan_problems(ending_offsets={-1: 5}) == ("ending_offsets['t']: -1 is not the number of a partition",)
     assert scan_problems(ending_offsets={True: 5}) == (

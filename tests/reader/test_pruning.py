@@ -61,7 +61,7 @@ def test_a_filter_of_times_begins_in_the_middle_of_a_segment(long: ScannedArchiv
 def test_pieces_of_a_segment_that_are_too_early_are_left_out(
     long: ScannedArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all pieces, however many they are, the metadata has the greatest timestamp of the segment only."""
+    """Among all pieces, however many they are, the metadata has the greatest timestamp of the segment only."""
     monkeypatch.setattr("ts_reader.query.splits.SPLIT_BYTES", 50_000)
     scan = long.scan(columns=["offset", "timestamp"])
     pieces = [part for split in scan.dataset().splits_for(timestamp > at(0)) for part in split.ranges]

@@ -243,7 +243,7 @@ def test_batches_that_are_held_do_not_change(shapes: ScannedArchive) -> None:
 
 
 def test_an_estimate_has_segments_bytes_and_offsets(three: ScannedArchive) -> None:
-    """Of the scan, and of all its topics."""
+    """It has them for the scan, and for all of its topics."""
     three.put_segment("t", 0, batches((0, 10)), partition=1)
     three.commit("t", 10, partition=1)
     sizes = [len(batches(*steps(base, base + 100))) for base in (0, 100, 200)]

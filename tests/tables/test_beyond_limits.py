@@ -340,7 +340,7 @@ def far_columns(kind: pa.DataType, values: list[Any]) -> Iterator[tuple[str, pa.
 @pytest.mark.parametrize("name", FAR_VALUES)
 @pytest.mark.parametrize("form", [FileFormat.PARQUET, FileFormat.JSON_LINES, FileFormat.ORC])
 def test_each_value_that_a_parser_accepts_is_read_back(name: str, form: FileFormat) -> None:
-    """Of dates and times beyond Python's calendar, and nested ones too; what ORC lacks is refused before."""
+    """For dates and times beyond Python's calendar, and nested ones too; what ORC lacks is refused before."""
     kind, values = FAR_VALUES[name]
     if form is FileFormat.ORC and name == "time":
         return  # such a table is refused

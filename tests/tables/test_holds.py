@@ -24,7 +24,7 @@ def state(*claims: PartitionClaims) -> TableState:
 
 
 def test_a_run_writes_what_its_table_still_needs(archive: MadeArchive, tmp_path: Path) -> None:
-    """Of each partition, after its commit; and again if the object is missing."""
+    """For each partition, after its commit; and again if the object is missing."""
     archive.put_segment("t", 0, batches((0, 50)))
     archive.commit("t", 50, last_stable_offset=50)
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/lake"}

@@ -96,7 +96,7 @@ def test_each_row_that_differs_is_named(table: MadeTable, change: Any, found: li
 
 
 def test_a_row_outside_of_the_claims_is_named(table: MadeTable) -> None:
-    """Of another program, whose rows the table keeps."""
+    """Another program wrote it, and the table keeps its rows."""
     table.on_foreign = OnForeign.KEEP
     loaded = table.table
     row = {"topic": "t", "partition": 0, "offset": 500, "_partition_id": 0, "_offset": 500, "_ordinal": 0}

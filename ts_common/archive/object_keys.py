@@ -121,7 +121,7 @@ class SegmentName:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Of copies that are equally good, readers use the one with the greatest: the later name of the same records.
+        """Among equally good copies, readers use the one with the greatest: the later name of the same records.
 
         A repair is above all names without one, and a variant above the plain name.
         """

@@ -1,6 +1,6 @@
 """The metadata of one stored segment: read from its object, or rebuilt from its bytes.
 
-A Java uploader writes no metadata. Of its segments, the reader reads as little as possible: the first header, and the
+A Java uploader writes no metadata. The reader reads as little as possible of such a segment: the first header, and the
 batches from the last `.index` entry on. If these have one leader epoch, so have all batches between, because epochs
 never fall inside a log. If they differ, or the index does not lead to a batch, the whole segment is read.
 """

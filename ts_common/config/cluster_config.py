@@ -123,8 +123,7 @@ class ClusterConfig(BaseModel):
         {},
         repr=False,  # passwords
         alias="ts.segment.uploader.kafka.client.*",
-        description="With kraft: settings of librdkafka, passed unchanged, if those of the broker's file are not "
-        "enough.",
+        description="With kraft: settings of librdkafka, passed unchanged, if the broker's file does not suffice.",
     )
     # By the names in `ts_common.config.zookeeper_options`; it can contain passwords, hence no repr.
     zookeeper: dict[str, str] = Field(default_factory=dict, repr=False)

@@ -56,7 +56,7 @@ OPTIONS = (
     ZookeeperOption("sasl.username", "The user, with DIGEST-MD5 and without a JAAS file."),
     ZookeeperOption("sasl.password", "The user's password. No error, log line or page shows it."),
     ZookeeperOption("sasl.password.file", "A file with the user's password; read at each connection."),
-    ZookeeperOption("sasl.principal", "The Kerberos principal, with GSSAPI; absent: that of the ticket cache."),
+    ZookeeperOption("sasl.principal", "The Kerberos principal, with GSSAPI; absent: the ticket cache's."),
     ZookeeperOption("sasl.keytab", "The principal's keytab; absent: the ticket cache of the environment."),
     ZookeeperOption("sasl.service", "ZooKeeper's own service name in Kerberos; absent: zookeeper."),
 )

@@ -45,7 +45,7 @@ class Phase(Enum):
     PARTING = auto()
 
 
-# Of each phase the kind of the end, and what is logged.
+# By phase: the kind of the end, and what is logged.
 _EXPIRED: Final = {
     Phase.OPENING: ("login_timeout", "no login in time"),
     Phase.IDLE: ("idle", None),

@@ -81,7 +81,7 @@ SERVED: Final[dict[Api, tuple[int, int]]] = {
 }
 
 
-# Of the client software in ApiVersions: `librdkafka` with its version, or `confluent-kafka-python` with
+# The client software in ApiVersions: `librdkafka` with its version, or `confluent-kafka-python` with
 # `2.16.1-rdkafka-2.16.1`, as other wrappers.
 _RDKAFKA: Final = re.compile(r"rdkafka-(\d{1,4})\.(\d{1,4})")
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")

@@ -12,10 +12,10 @@ A broker computes the greatest timestamp of a batch from its records, and so doe
 keeps. Messages of magic 0 and 1 are always decoded.
 
 A producer's mistake makes a header wrong (`framing.BatchHeader.contradicts_itself`). From such a batch on, no header is
-used. Of batches that are not compressed, no broker compares the offsets of the records with the header: they are always
-decoded, without a copy of their fields. Of compressed batches, each broker does. Records of batches that are not, and
-those inside a compressed message of magic 0 or 1, can have offsets above their header's, and so hide the next records:
-where they can, or do, the next batches are decoded too.
+used. A broker compares the offsets of the records with the header in compressed batches only: all others are decoded,
+without a copy of their fields. Records of batches that are not compressed, and records inside a compressed message of
+magic 0 or 1, can have offsets above their header's, and so hide the next records: where they can, or do, the next
+batches are decoded too.
 """
 
 from enum import IntEnum

@@ -17,7 +17,7 @@ from ts_reader.query.splits import Split, bytes_of
 
 # Starting a worker costs half a second of a processor: as much as decoding so many bytes.
 PROCESSES_FROM_BYTES: Final = 192 << 20
-# Of a worker: its imports are not counted; two chunks of 2 MiB, the decoder's buffers, decompressed bytes.
+# A worker's bytes; its imports are not counted: two chunks of 2 MiB, the decoder's buffers, decompressed bytes.
 _WORKER_BYTES: Final = 112 << 20
 _THREADS: Final = 8  # each waits for the network
 _DIRECTORY: Final = "file://"

@@ -27,7 +27,7 @@ from ts_reader.reading.newest_records import Read, read_newest
 from ts_reader.reading.rows import read_intact_rows, read_ranges
 from ts_reader.reading.segment_reader import SegmentReader
 
-# Of a corrupt place, in its row: enough to identify it; the object holds all of it.
+# Bytes of a corrupt place in its row: enough to identify it; the object holds all of it.
 RAW_BYTES: Final = 64 << 10
 _COLUMNS = ("offset", MILLISECONDS)
 _NO_FIELDS = Projection(key=False, value=False, headers=False)

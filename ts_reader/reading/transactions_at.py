@@ -22,8 +22,9 @@ from ts_common.log_format.markers import COMMIT
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.transaction_events import Event, Events
 
-# Of the clocks of two hosts, and of a record between its producer and the high watermark: by Kafka's defaults up to two
-# minutes in the producer (`delivery.timeout.ms`), and 45 seconds until a slow follower leaves the in-sync replicas.
+# Covers the difference of two hosts' clocks, and a record's way from its producer to the high watermark: by Kafka's
+# defaults up to two minutes in the producer (`delivery.timeout.ms`), and 45 seconds until a slow follower leaves the
+# in-sync replicas.
 CLOCK_MARGIN_MS: Final = 5 * 60_000
 
 

@@ -14,7 +14,7 @@ MAX_DEPTH: Final = 48  # types inside of types; also levels of a value of a recu
 MAX_COLUMNS: Final = 10_000  # fields of an Arrow type, at all levels
 MAX_BRANCHES: Final = 1_000  # of one union
 MAX_DEFAULT_BYTES: Final = 32 << 20  # of the schema's defaults that are put into one value
-# Of one key or value, unless an option has another limit. A value of many small items, such as an array of empty
+# The limit of one key or value; an option can set another one. A value of many small items, such as an array of empty
 # arrays, needs 100 times its bytes while it is Python objects; one of records up to `MAX_CELLS`.
 MAX_VALUE_BYTES: Final = 16 << 20
 MAX_JSON_BYTES: Final = 64 << 20  # of one JSON text that is only checked

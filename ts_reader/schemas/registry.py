@@ -9,7 +9,7 @@ Requests (docs.confluent.io, "Schema Registry API Reference"):
 `GET /subjects`                                 the subjects
 ==============================================  ===============================================
 
-Of Apicurio, the URL ends in `/apis/ccompat/v7`. A response has at most 16 MiB and is read for at most two minutes.
+With Apicurio, the URL ends in `/apis/ccompat/v7`. A response has at most 16 MiB and is read for at most two minutes.
 Requests are retried as `ts_common.store.retry` does. Proxies are those of the environment.
 """
 

@@ -225,7 +225,7 @@ def _end(position: int, seen: Seen, policy: Policy) -> tuple[int, PassedHole | N
     """Return the end of the next claims, and the hole that they wait at.
 
     A hole that is not passed bounds the claims, and so does each transaction that is open at it, wherever the hole is:
-    its records are hidden. Of a hole no part is passed, because the other part hides the same transactions.
+    its records are hidden. A hole is passed as a whole, because each part hides the same transactions.
     """
     end, waits = max(position, seen.stable), None
     while True:

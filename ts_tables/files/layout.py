@@ -24,7 +24,7 @@ class FileFormat(StrEnum):
     SEQUENCE_MESSAGEPACK = "sequence-messagepack"
 
 
-# Of these a file has records of one Kafka partition, without the columns of a table.
+# A file of these formats has records of one Kafka partition, without the columns of a table.
 RECORD_FORMATS: Final = frozenset({FileFormat.TEXT, FileFormat.SEQUENCE, FileFormat.SEQUENCE_MESSAGEPACK})
 KEYLESS_FORMATS: Final = frozenset({FileFormat.TEXT, FileFormat.SEQUENCE})
 

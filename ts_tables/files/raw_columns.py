@@ -21,9 +21,9 @@ _READ: Final = tuple(name for name in COLUMNS_WITH_HEADERS if name not in {"topi
 READ: Final = (*_READ, MILLISECONDS)
 REQUIRED: Final = ("topic", "partition", "offset", PARTITION, OFFSET, ORDINAL)  # never NULL
 RAW_SCHEMA: Final = pa.schema([*TYPES.items(), *POSITION_TYPES.items()])
-# Of a record of the archive: with its time as stored, which `timestamp` may not hold.
+# A record of the archive, with its time as stored, which `timestamp` may not hold.
 RECORD_SCHEMA: Final = RAW_SCHEMA.append(pa.field(MILLISECONDS, pa.int64()))
-# Of a table of refused records: each as it is, with the reason, and the parser that refused it.
+# The columns of a table of refused records: each as it is, with the reason, and the parser that refused it.
 REASON: Final = "_reason"
 PARSER: Final = "_parser"
 REFUSED_SCHEMA: Final = pa.schema([*RAW_SCHEMA, (REASON, pa.string()), (PARSER, pa.string())])

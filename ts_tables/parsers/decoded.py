@@ -59,7 +59,7 @@ class DecodedParser(Parser):
     def __init__(self, readings: Sequence[SchemaReading], found: Sequence[FoundColumn]) -> None:
         self._found = tuple(found)
         fields = [reading.fields for reading in readings]
-        # Of each column: the codecs that have it, the newest first, each with the place of its field there. Those with
+        # For each column: the codecs that have it, the newest first, each with the place of its field there. Those with
         # a narrower type are the last: they would round a value, or refuse it.
         sources: list[list[tuple[int, int]]] = []
         for column in found:

@@ -12,7 +12,7 @@
 An entry, `_ts/<generation>/ledger/00000008.json`, is the next commit: the plan, the state after it, the files that are
 shown (each with the path of its bytes in staging), those that are held, and the paths of files that are removed.
 `covers` has offsets that contain those of the file's rows: topic, topic id, partition, from, to. `first` is the least
-of the rows, 0 by default. Of text, `runs` has all of them in their order: for consecutive ones how far the first is
+of the rows, 0 by default. For text, `runs` has all of them in their order: for consecutive ones how far the first is
 behind the end of those before, and their number.
 """
 

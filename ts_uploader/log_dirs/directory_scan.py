@@ -183,7 +183,7 @@ def read_high_watermarks(log_dir: Path) -> HighWatermarks:
     """
     try:
         with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as checkpoint:
-            # Of the open file: the broker replaces it by a rename, and status and content must be of one file.
+            # From the open file: the broker replaces it by a rename, and status and content must be of one file.
             status, data = os.fstat(checkpoint), read_all(checkpoint)
     except FileNotFoundError:
         return HighWatermarks(log_dir, None, None)

@@ -138,7 +138,7 @@ class Metrics:
         self.legacy_rewinds = self._counter(
             "legacy_rewinds",
             "Commits moved back over records of magic 0 or 1, which have no leader epoch: readers may "
-            "return lost records and hide those of the new leader.",
+            "return lost records and hide the new leader's.",
         )
         self.gaps = self._counter(
             "gaps", "Gap records: ranges of offsets that no broker and no object holds.", "reason"

@@ -2,8 +2,8 @@
 
 Not a part of the protocol: a thread of its own, one listing for each store of topics that this broker leads. An object
 is read once. The tracker handles a request if this broker leads the partition. Each request is passed again until an
-agent has answered it, so the next minute repeats what failed. Of very many requests without an answer, only the oldest
-ones are read.
+agent has answered it, so the next minute repeats what failed. Among very many requests without an answer, only the
+oldest ones are read.
 """
 
 import queue

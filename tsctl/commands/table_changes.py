@@ -31,7 +31,7 @@ def replay_quarantine(
 ) -> None:
     """Parse refused records again, after their parser was mended. Accepted ones move to the table.
 
-    The parser of the file is that of the table from then on. Rows that the table has stay as they are.
+    From then on the table has the parser of the file. Rows that the table has stay as they are.
     """
     output = Output(as_json)
     found = open_tables(file, settings, names, workers, output)

@@ -156,7 +156,7 @@ def verify(
         bool,
         typer.Option(
             "--deep",
-            help="Parse the records again, and compare all values. Of raw tables, all bytes are compared anyway.",
+            help="Parse the records again, and compare all values. For raw tables, all bytes are compared anyway.",
         ),
     ] = False,
     workers: WorkersOption = None,
@@ -202,7 +202,7 @@ def compact(
 ) -> None:
     """Rewrite small files of Iceberg tables by Spark, then expire snapshots. It needs pyspark and Iceberg's jars.
 
-    Of tables of plain files, merge and show those that are held.
+    For tables of plain files, merge and show the files that are held.
     """
     age = seconds_of(expire_after, "--expire-after")
     found, output = open_tables(file, settings, names), Output(as_json)

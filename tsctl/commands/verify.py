@@ -41,7 +41,7 @@ def verify(
         str, typer.Option("--severity", help="Lowest severity that is shown, as of --fail-on, which sees all of them.")
     ] = Severity.INFORMATION.label,
     each: Annotated[
-        bool, typer.Option("--each", help="A row for each finding; default: one for those of a kind in a partition.")
+        bool, typer.Option("--each", help="A row for each finding; default: a row for each kind in a partition.")
     ] = False,
     *,
     check: CheckOptions,

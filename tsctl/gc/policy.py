@@ -161,8 +161,8 @@ class TopicRule(BaseModel):
     keep: bool = Field(False, description="true: nothing is due. No other key is given with it.")
     least_time: Milliseconds | None = Field(
         None,
-        description="A segment stays for so long after its shipping, whatever else the rule has. Default: that of the "
-        "policy.",
+        description="A segment stays for so long after its shipping, whatever else the rule has. Default: the time of "
+        "the policy.",
     )
     until_read_by: tuple[ReadBy, ...] = Field(
         (), description="Readers; a segment stays until each has read it. One entry for each reader."

@@ -141,7 +141,7 @@ class CheckpointReader:
         self._incarnations = incarnations
 
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
-        """As in `Reader`. Of several sources with the topic, the one that needs most counts."""
+        """As in `Reader`. If several sources have the topic, the one that needs most counts."""
         overdue = now - self._checkpoint.time > longest_wait
         topic = keys.partition.topic
         mine = self._incarnations.number(topic, keys.incarnation)

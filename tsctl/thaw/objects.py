@@ -1,7 +1,7 @@
 """The frozen objects that readers of a range need: segments and their indexes, with their sizes and classes.
 
-A listing of the partition shows them, without a request for each. Of objects in INTELLIGENT_TIERING no listing shows
-whether they are in an archive tier, so each of those has a request of its own.
+A listing of the partition shows them, without a request for each. No listing shows whether
+objects in INTELLIGENT_TIERING are in an archive tier, so each of those has a request of its own.
 """
 
 from collections.abc import Collection, Iterable

@@ -41,7 +41,7 @@ def hidden_bytes(store: ObjectStore, keys: ClusterKeys) -> HiddenBytes | None:
     """Count noncurrent versions and delete markers of a cluster; None if the store does not list versions.
 
     A directory whose objects are all hidden is in no listing of directories, so every prefix that the entropy bits
-    allow is counted. Of more than 1,024 prefixes the whole location is counted, with other clusters in it.
+    allow is counted. With more than 1,024 prefixes, the whole location is counted, with other clusters in it.
 
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: a request failed.

@@ -283,7 +283,8 @@ WRONG_PRODUCER = FindingKind(
     "wrong-producer",
     _INFORMATION,
     "A segment is intact, and records of some batches have other offsets than their headers: a producer wrote them so. "
-    "Readers return what Kafka's Java consumer returns: of records with one offset the first. Found with --depth full.",
+    "Readers return what Kafka's Java consumer returns: the first of several records with one offset. Found with "
+    "--depth full.",
     "Nothing. Upgrade the producer, if it still runs. If the metadata has a number of records, it does not show the "
     "mistake: counts by metadata or headers, and rows from an offset inside the segment, can differ from all its rows.",
 )

@@ -156,7 +156,7 @@ class _Notes:
 
     def __init__(self, keys: PartitionKeys) -> None:
         self._prefix = keys.prefix
-        # Of the latest base, the stems with a `.log`: the names of a repair can be between those of another stem.
+        # The stems of the latest base with a `.log`: the names of a repair can be between those of another stem.
         self._base, self._logs = "", set[str]()
         self.modified: dict[str, float] = {}
         self.indexes: dict[str, str] = {}  # by stem, of stems without a `.log`

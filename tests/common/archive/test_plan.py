@@ -191,7 +191,7 @@ def test_spares_are_the_living_copies_that_a_range_does_not_read() -> None:
 
 
 def test_each_hole_has_the_gap_records_that_it_meets() -> None:
-    """Of many records, some are before the hole, after it, inside it, or at one of its ends."""
+    """Among many records, some are before the hole, after it, inside it, or at one of its ends."""
     gaps = [(0, 5), (8, 12), (14, 16), (18, 30), (40, 50)]
     assert unite([copy(5, 10), copy(30, 40)], EpochHistory(), 5, 45, gaps)[1:] == [
         Hole(10, 12, recorded=True),

@@ -50,7 +50,7 @@ def test_a_conditional_delete_keeps_an_object_with_another_etag(store: ObjectSto
 
 
 def test_an_object_that_is_overwritten_at_once_is_not_removed(store: ObjectStore) -> None:
-    """Of an overwrite and a delete with the same ETag, the delete removes the former object or none."""
+    """If an overwrite and a delete have the same ETag, the delete removes the former object or none."""
     with ThreadPoolExecutor(2) as threads:
         for number in range(ROUNDS):
             key = f"key-{number}"

@@ -83,7 +83,7 @@ def test_if_absent_of_sixteen_threads_has_one_winner(store: ObjectStore) -> None
 
 
 def test_if_match_of_sixteen_threads_has_one_winner(store: ObjectStore) -> None:
-    """Of sixteen agents with the same commit, one moves it and fifteen are rejected."""
+    """Among sixteen agents with the same commit, one moves it and fifteen are rejected."""
     before = store.put("offset.wm", b"before").etag
     found = outcomes(16, lambda number: store.put("offset.wm", b"after %02d" % number, condition=IfMatch(before)).etag)
     (winner,) = [number for number, outcome in enumerate(found) if isinstance(outcome, str)]

@@ -34,7 +34,7 @@ def has_read(out: Path) -> bool:
 
 
 def test_e03_the_others_read_what_killed_members_had_not_committed(endpoint: Running, tmp_path: Path) -> None:
-    """Of three members two are killed, one after the other: no record is lost, and the third reads none twice."""
+    """Two of three members are killed, one after the other: no record is lost, and the third reads none twice."""
     outs = [tmp_path / f"member-{number}" for number in range(3)]
     with ExitStack() as ending:
         members = []

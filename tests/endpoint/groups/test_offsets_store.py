@@ -69,7 +69,7 @@ def test_a_group_without_an_object_has_no_offsets(store: OffsetsStore) -> None:
 
 
 def test_commits_of_two_processes_are_merged(store: OffsetsStore) -> None:
-    """Of each partition the commit with the later time stays, whichever process writes last."""
+    """For each partition the commit with the later time stays, whichever process writes last."""
     base = store.write(first({ORDERS: at(1, 10), PAYMENTS: at(1, 10)}))
     both = frozenset({ORDERS, PAYMENTS})
     store.write(Unwritten("g", {ORDERS: at(5, 30), PAYMENTS: at(9, 20)}, both, 0, base.etag, is_read=True))

@@ -39,8 +39,8 @@ def _reads_no_snappy(topic: str) -> bool:
 _NOT_OF_NODE: Final = ("transactions", "magic-", "old", "-0-", "-1-", "upgraded")
 
 
-# A broker that compresses or compacts writes Snappy in the blocks of snappy-java, as Java's producers do. Of Snappy,
-# @platformatic/kafka 1.35 reads librdkafka's bare kind only. At a block its decompressor fails, from a broker too.
+# A broker that compresses or compacts writes Snappy in the blocks of snappy-java, as Java's producers do.
+# @platformatic/kafka 1.35 reads only librdkafka's bare Snappy. At a block its decompressor fails, from a broker too.
 _SNAPPY_OF_JAVA: Final = frozenset({"by-broker-snappy", "compacted-snappy"})
 
 

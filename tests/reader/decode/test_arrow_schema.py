@@ -33,7 +33,7 @@ def test_the_columns_are_those_of_sparks_kafka_source() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 1000])
 def test_a_constant_column_has_one_value(rows: int) -> None:
-    """Of the requested length, whatever lengths it had before."""
+    """It has the requested length, whatever lengths it had before."""
     assert constant_column("topic", "clicks", 7, rows).to_pylist() == ["clicks"] * rows
     assert constant_column("partition", "clicks", 7, rows).to_pylist() == [7] * rows
 

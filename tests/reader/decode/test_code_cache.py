@@ -187,7 +187,7 @@ def _outside(data: Bytes) -> int:
 
 
 def test_older_code_is_not_found_after_any_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the kernel, its types, constants, a table, a function inside it, the packages, or the processor."""
+    """The kernel can change, its types, constants, a table, a function inside it, the packages, or the processor."""
     machine = code_cache._machine()
     names: list[str] = [code_cache._digest(Kernel(_outside), machine)]
     assert code_cache._digest(Kernel(_outside), machine) == names[0]

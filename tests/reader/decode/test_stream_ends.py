@@ -22,7 +22,7 @@ def test_a_gzip_header_with_all_fields_is_whole_or_none() -> None:
 
 
 def test_a_zstd_frame_that_is_cut_off_is_no_error_if_another_one_ends_in_the_same_read() -> None:
-    """Of zstd-jni, which reads 131,075 bytes at once; a skippable frame counts, and a checksum belongs to its frame."""
+    """With zstd-jni, which reads 131,075 bytes at once; a skippable frame counts, a checksum belongs to its frame."""
     frame = zstandard.ZstdCompressor(write_checksum=True).compress(b"some text " * 9)
     skippable = b"\x5a\x2a\x4d\x18\x04\0\0\0skip"
     for whole in (frame, skippable, skippable + frame + frame):

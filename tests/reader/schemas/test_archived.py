@@ -177,7 +177,7 @@ def test_a_pickled_copy_has_the_schemas(archive: MadeArchive, monkeypatch: pytes
 
 
 def test_a_missing_or_damaged_topic_is_an_error(archive: MadeArchive) -> None:
-    """Of the planner and of the reader of segments, as for any topic."""
+    """The planner and the reader of segments raise it, as for any topic."""
     archived(archive, [schema_record("a", 1, 1, INT)], topic="t")
     empty = ArchivedSchemas(Query(archive.location, archive.keys.cluster, 0, Subscription()))
     with pytest.raises(QueryError, match="_schemas"):

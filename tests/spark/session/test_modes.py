@@ -232,7 +232,7 @@ def test_r04_spark_shows_corrupt_rows_in_a_column_of_its_own(spark: SparkSession
 
 @pytest.mark.parametrize("start", [0, 15])
 def test_r04_a_base_offset_beyond_the_range_does_not_end_it(archive: Archive, start: int) -> None:
-    """Of a range that is not the whole segment, no object's CRC is compared; every offset has its record, though."""
+    """For a range that is not a whole segment, no object's CRC is compared; every offset has its record, though."""
     damaged(archive, lambda log: log[:BEGIN] + (60).to_bytes(8, "big") + log[BEGIN + 8 :], index=index((19, 141)))
     with pytest.raises(CorruptData, match=f"offsets 20 to 39 are missing after position {BEGIN}, although"):
         archive.rows(**from_offset(start, 40))

@@ -114,7 +114,7 @@ def test_what_lies_outside_the_view_is_not_shown(hand_made: Archive, named: tupl
 
 
 def test_r05_copies_are_shown_as_one(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """Of two leaders' segments, one with a dead tail, each offset is shown once, in the live epoch."""
+    """In two leaders' segments, one with a dead tail, each offset is shown once, in the live epoch."""
     hand_made.put_segment("t", 0, batches((0, 10), (10, 20), value=b"dead"))
     hand_made.put_segment("t", 10, batches((10, 30), epoch=1, value=b"live"))
     hand_made.commit("t", 30, epochs=((0, 0), (1, 10)))

@@ -67,7 +67,7 @@ def runs(run: Run, tmp_path: Path) -> Runs:
 
 
 def test_each_run_of_a_table_changes_its_metrics(archive: MadeArchive, runs: Runs) -> None:
-    """Of the table that was run, that waits at a hole, and that failed; an idle run keeps how fresh the rows are."""
+    """Tables that were run, that wait at a hole, or that failed; an idle run keeps how fresh the rows are."""
     runs.create("backup.t")
     put(archive, "t", 120, 150)
     ran = runs()

@@ -44,7 +44,7 @@ def sums(parts: list[Part], value: Callable[[Part], float]) -> dict[tuple[str, O
 
 
 def test_every_object_of_a_cluster_counts_once(archive: MadeArchive) -> None:
-    """Of segments, marks and caches, of earlier incarnations, of a topic `t-0`, of the cluster; of no other cluster."""
+    """Segments, marks and caches of earlier incarnations, of a topic `t-0`, of the cluster; of no other cluster."""
     for partition in range(3):
         archive.put_segment("t", 0, batches((0, 10)), partition=partition, index=b"12345678", timeindex=b"123456789012")
         archive.commit("t", 10, partition=partition)

@@ -9,7 +9,7 @@ from tsctl.repair.archive_beginning import find_beginning
 
 KEYS = PartitionKeys(TopicPartition("t", 0), "c/t-0/")
 FIRST, SECOND = f"{0:020d}.log", f"{100:020d}.log"
-# Of each name the times of its versions, the newest first; a negative one is a delete marker.
+# For each name the times of its versions, the newest first; a negative one is a delete marker.
 WIPED = {FIRST: (60, -40, 10), SECOND: (61, -40, 20), "log.start": (60, -41, 5), "offset.wm": (65, -42, 20, 10)}
 
 

@@ -180,7 +180,7 @@ def test_segments_that_continue_as_this_log_does_have_precedence_over_a_dead_lea
 def test_u05_below_the_list_of_a_moved_back_commit_the_stored_copies_determine_the_epochs(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The list begins above the gap. Of two copies the later epoch is live, but no epoch above the list's."""
+    """The list begins above the gap. The later epoch of two copies is live, but no epoch above the list's."""
     put_segment(store, 0, 100, (1, 0))
     put_segment(store, 40, 80, (2, 40))
     put_segment(store, 50, 200, (6, 50))  # of a line that an election ended

@@ -118,7 +118,7 @@ def test_dynamic_settings_win_over_the_brokers_file() -> None:
     ],
 )
 def test_a_cleanup_policy_is_a_list(policy: str, compacted: bool, deletes: bool) -> None:
-    """Of both, one or none, in whatever case."""
+    """It has both policies, one or none, in any case."""
     retention = topic(cleanup_policy=policy)
     assert (retention.compacted, retention.deletes) == (compacted, deletes)
 
@@ -177,7 +177,7 @@ def test_bytes_behind_spend_retention_where_kafka_deletes() -> None:
 
 
 def test_the_nearest_limit_counts() -> None:
-    """Of age and bytes, the one that leaves less."""
+    """Age or bytes, whichever leaves less."""
     both = topic(retention_bytes="1000", retention_ms="1000")
     assert fraction_left(both, 0.9, 100) == pytest.approx(0.1)
     assert fraction_left(both, 0.1, 900) == pytest.approx(0.1)

@@ -37,7 +37,7 @@ def said(agent: AgentProcess, *texts: str) -> str:
 
 
 def closed_sizes(archive: Archive) -> list[int]:
-    """Of the closed segments' logs, in bytes."""
+    """Return the sizes of the closed segments' logs in bytes."""
     logs = sorted(archive.cluster.brokers[1].partition_directory(archive.topic, 0).glob("*.log"))
     return [path.stat().st_size for path in logs[:-1]]
 

@@ -286,7 +286,7 @@ def test_a_head_request_gets_the_head_of_the_page(address: str, path: str) -> No
 
 
 def test_pages_show_no_character_that_reorders_a_line_or_commands_a_terminal() -> None:
-    """Of what a store or a broker answered, and of what a partition waits for."""
+    """Texts are what a store or a broker answered, and what a partition waits for."""
     status, _, errors = status_of(lambda: dict([waiting("topic", waits_for=ESCAPES)]))
     errors.note("Ship", "topic-0", f"refused: {ESCAPES}")
     with served(registry_of(dict), status) as connection:

@@ -183,7 +183,7 @@ def test_u45_a_deleted_topic_whose_tail_fails_to_ship_is_never_well() -> None:
 
 
 def test_no_partitions_are_an_empty_list() -> None:
-    """Of an agent that has just started, or whose broker leads nothing."""
+    """For an agent that has just started, or whose broker leads nothing."""
     assert told(status_of()[0])["partitions"] == []
 
 

@@ -78,7 +78,7 @@ def test_a_first_failure_and_what_is_under_way_are_ordinary() -> None:
 
 
 def test_u35_a_commit_that_another_agent_made_instead_is_not_waited_for() -> None:
-    """Of two agents for one broker, the second has its commit rejected, finds all committed, and waits for nothing."""
+    """The second of two agents has its commit rejected, finds all committed, and waits for nothing."""
     tracker, ask = led(0, 100)
     (ship,) = tracker.conclude(succeeded(ask, 0))
     (commit,) = tracker.conclude(succeeded(ship, 0))

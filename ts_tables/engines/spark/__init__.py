@@ -1,4 +1,7 @@
-"""Spark: its engine, and the maintenance of Iceberg tables by its procedures. Of tables, only it imports pyspark."""
+"""Spark: its engine, and the maintenance of Iceberg tables by its procedures.
+
+No other part of tables imports pyspark.
+"""
 
 from ts_tables.engines.spark.engine import SparkEngine
 

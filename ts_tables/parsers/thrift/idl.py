@@ -29,7 +29,7 @@ _SCALARS: Final = {
 _STRUCT, _MAP, _SET, _LIST = 12, 13, 14, 15
 _BITS: Final = {Name.I8: 8, Name.I16: 16, Name.I32: 32, Name.I64: 64}
 _WHOLE: Final = ("structs", "unions", "exceptions")
-# thriftpy2 makes functions of Python with the names of fields. Of a name that Python rejects, ply hides the error, and
+# thriftpy2 makes functions of Python with the names of fields. If Python rejects a name, ply hides the error, and
 # skips the rest of the file.
 _REJECTED: Final = re.compile(r"\b(?:False|None|True|async|await|nonlocal)\b")
 _RENAME: Final = "rename it in the IDL, as the bytes have no names"

@@ -35,7 +35,7 @@ class KnownPartition:
     """The state of one partition.
 
     Attributes:
-        directory: the live one; None until one is found. Of several, the one that is being confirmed.
+        directory: the live one; None until one is found. If there are several, the one that is being confirmed.
         mark: of its checkpoint, as last read.
         confirmed: the mark for which `leadership` was confirmed; None if it is not confirmed.
         requested_at: when, by the monotonic clock.

@@ -167,7 +167,7 @@ class ZookeeperLeadership(LeadershipSource):
         """Return whether ZooKeeper lacks a topic with this id, or has it marked for deletion; None without an answer.
 
         The nodes of a topic stay until each of its brokers deleted its replica, a stopped broker too. The thread of
-        `run` reads them. Of a server that is behind, it reads older nodes.
+        `run` reads them. A server that is behind returns older nodes.
         """
         answer = self._questions.ask(topic, topic_id, 0.0)
         if not answer:

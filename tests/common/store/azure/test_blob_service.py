@@ -168,7 +168,7 @@ CONTAINER = {"x-ms-has-immutability-policy": "false", "x-ms-has-legal-hold": "fa
     ],
 )
 def test_the_protection_of_a_container_is_read(headers: dict[str, str], protection: Protection) -> None:
-    """Of the whole container, or of each version."""
+    """It holds for the whole container, or for each version."""
     assert SERVICE.protection_of(Response(200, {**CONTAINER, **headers}, b"")) == protection
     with pytest.raises(KeyError):
         SERVICE.protection_of(Response(200, {}, b""))
