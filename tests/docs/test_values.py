@@ -1,0 +1,114 @@
+"""Lists and tables that people write: they have exactly the values, keys and arguments that the code has."""
+
+import inspect
+import re
+from enum import StrEnum
+
+import pytest
+
+from tests.docs.commands import CHECKOUT
+from ts_consumer import configuration
+from ts_consumer.configuration import OnGap
+from ts_consumer.modes import TierMode
+from ts_endpoint.requests import configs
+from ts_reader import Archive
+from ts_reader.scan import Scan
+from ts_uploader.health.conditions import AgentState, Condition
+from tsctl.archive_rows import SegmentState
+from tsctl.commands.gaps import GapState
+from tsctl.gc.metrics import families
+from tsctl.repair.run import RepairStatus
+
+DOCS = CHECKOUT / "docs"
+
+
+def section(page: str, heading: str) -> str:
+    """Return the text of a section with its subsections; of the whole page without a heading."""
+    text = (DOCS / page).read_text()
+    if not heading:
+        return text
+    level, _, _ = heading.partition(" ")
+    after = text.partition(f"\n{heading}\n")[2]
+    assert after, (page, heading)
+    return re.split(rf"^#{{1,{len(level)}}} ", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def first_cells(text: str, title: str) -> list[str]:
+    """Return the names in backticks in the first column of a table, whose title row begins with `title`."""
+    table = text.partition(f"\n| {title} |")[2].partition("\n\n")[0]
+    assert table, title
+    return [name for row in table.splitlines()[2:] for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "title", "states"),
+    [
+        ("consumer.md", "## Modes", "mode", TierMode),
+        ("repair.md", "## Lost and damaged segments", "`STATUS`", RepairStatus),
+        ("tsctl.md", "## ls", "state of a segment", SegmentState),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_table_has_each_state(page: str, heading: str, title: str, states: type[StrEnum]) -> None:
+    """No more and no less."""
+    assert set(first_cells(section(page, heading), title)) == {state.value for state in states}
+
+
+def test_the_states_of_gaps_are_described() -> None:
+    """Two of them are in the text below the table."""
+    assert {state.value for state in GapState} <= set(re.findall(r"`([a-z-]+)`", section("tsctl.md", "## gaps")))
+
+
+def test_the_page_of_the_consumer_has_each_key_and_its_default() -> None:
+    """A key that is renamed would be passed to librdkafka, which rejects it."""
+    text = section("consumer.md", "## From confluent_kafka in three lines")
+    keys = {key for key in first_cells(text, "key") if not key.startswith("storage.service")}
+    assert keys == set(configuration._OWN)
+    shown = dict(re.findall(r"^\| `(\S+)` \| (.*) \|$", text, re.MULTILINE))
+    for option in (configuration._REFRESH, configuration._REPORT):
+        assert shown[option.name].endswith(f"; {option.default}"), option.name
+    for option in (configuration._BUFFERED, configuration._BATCH):
+        assert shown[option.name].endswith(f"; {option.default >> 20} MiB"), option.name
+    assert {*re.findall(r"`(\w+)`", shown[configuration.GAP_KEY])} == {each.value for each in OnGap}
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "function", "left_out"),
+    [
+        ("## Ten lines to the first query", "argument of `Archive`", Archive.__init__, {"wording", "warn"}),
+        ("## Scans", "argument", Archive.scan, {"corrupt_column"}),
+        ("## Follow new segments", "argument", Scan.follow, set()),
+    ],
+    ids=["Archive", "scan", "follow"],
+)
+def test_the_page_of_the_reader_has_each_argument(
+    heading: str, title: str, function: object, left_out: set[str]
+) -> None:
+    """`corrupt_column` is part of the row of `mode`; two arguments are for other rooms."""
+    assert callable(function)
+    arguments = set(inspect.signature(function).parameters) - {"self"} - left_out
+    assert set(first_cells(section("reader.md", heading), title)) == arguments
+
+
+def test_monitoring_has_each_condition_by_what_it_makes_of_readiness() -> None:
+    """An operator who waits for `/readyz` sees which conditions end the wait."""
+    text = section("monitoring.md", "### The condition of an agent")
+    listed, _, rest = text.partition("[The metric]")[2].partition("make an agent unready")
+    unready = {one.value for one in Condition if not AgentState(one, "").is_ready}
+    assert set(re.findall(r"`(\w+)`", listed)) == unready
+    assert set(re.findall(r"`(\w+)`", rest)) >= {one.value for one in Condition} - unready
+
+
+def test_the_metrics_of_retention_are_those_of_the_page() -> None:
+    """In the table of the schedule."""
+    named = first_cells(section("running-retention.md", "## Schedule and metrics"), "metric")
+    assert set(named) == {family.name for family in families()}
+
+
+def test_the_settings_of_an_archive_are_those_that_the_endpoint_returns() -> None:
+    """With the values that the page names."""
+    (sentence,) = re.findall(r"DescribeConfigs has .*?\. ", section("endpoint.md", ""), re.DOTALL)
+    named = dict(re.findall(r"`([a-z.]+)(?:=([^`]*))?`", sentence))
+    known = {setting.topic: setting.value for setting in configs._SETTINGS if setting.topic}
+    assert set(named) == set(known)
+    assert {name: value for name, value in named.items() if value and known[name] != value} == {}
