@@ -16,6 +16,8 @@ from tsctl import cli_page as tsctl_cli_page
 
 DOCS = CHECKOUT / "docs"
 PAGES = sorted([CHECKOUT / "README.md", *DOCS.glob("*.md")])
+_BESIDE_README = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_CODE = ("*.md", "Makefile", "conf/**/*", "deploy/**/*", "dev/**/*", "tests/**/*.py", "ts*/**/*.py", "*.toml")
 _ENDINGS = ("", "_total", "_info", "_bucket", "_sum", "_count")
 _RUNNABLE = {"sh", "bash", "python", "sql"}
 # Pages with blocks for a shell or an interpreter: the test that runs them, or the reason why no test does.
@@ -89,7 +91,7 @@ def ids(page: Path) -> str:
 every_page = pytest.mark.parametrize("page", PAGES, ids=ids)
 
 
-@every_page
+@pytest.mark.parametrize("page", [*PAGES, *(CHECKOUT / name for name in _BESIDE_README)], ids=ids)
 def test_each_link_leads_somewhere(page: Path) -> None:
     """Files, pictures and headings; not addresses of the internet."""
     broken = []
@@ -173,6 +175,24 @@ def test_each_runnable_block_is_run_or_has_a_reason(page: Path) -> None:
     for block in runnable:
         if block.language == "python":
             compile(block.text, f"{page.name}:{block.line}", "exec")
+
+
+def test_each_page_that_code_names_exists() -> None:
+    """Errors, findings, alerts, units, scripts and docstrings lead to a page, and to a heading of it."""
+    files = {file for pattern in _CODE for file in CHECKOUT.glob(pattern) if file.is_file() and file.suffix != ".pyc"}
+    named = [
+        (str(file.relative_to(CHECKOUT)), page, anchor)
+        for file in sorted(files)
+        for page, anchor in re.findall(r"\bdocs/([\w-]+\.md)(?:#([\w-]+))?", file.read_text(errors="replace"))
+    ]
+    assert len(named) > 100
+    missing = [
+        one
+        for one in named
+        for page in [DOCS / one[1]]
+        if not page.exists() or (one[2] and one[2] not in anchors(page))
+    ]
+    assert missing == []
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -87,7 +87,7 @@ class ParserDefinition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Annotated[str, AfterValidator(_type)] = Field(
-        description="json, delimited, expression, thrift, a codec of values as in docs/schemas.md, or a class "
+        description="json, delimited, expression, thrift, a codec of values as in docs/reader.md, or a class "
         "module:Class."
     )
     columns: _Columns = Field({}, description="Names and types of the columns, of json, delimited and expression.")
