@@ -16,12 +16,15 @@ write_config(...)      writes CONFIG_DIR/<clusterId>.properties
 
 import http.client
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from dev.local.forks import FORK_SERVER, Forked
 from dev.local.loopback_http import ERRORS, request
 from dev.local.ports import LOOPBACK, free_port
 from dev.local.process import Server
@@ -43,6 +46,7 @@ class AgentProcess(Server):
         arguments: further arguments of `ts-uploader run`.
         prefix: a command that runs the agent, such as `setpriv` with fewer rights.
         name: the name of its log; agents of one directory need different names.
+        is_forked: whether it is a fork of `dev.local.forks`, which starts with less CPU; never with a `prefix`.
     """
 
     # The agent's uploads have ten seconds less than this after SIGTERM.
@@ -61,6 +65,7 @@ class AgentProcess(Server):
         arguments: Sequence[str] = (),
         prefix: Sequence[str] = (),
         name: str = "agent",
+        is_forked: bool = False,
     ) -> None:
         super().__init__(name, directory, logs / f"{name}.log")
         self.port = free_port() if http_port is None else http_port
@@ -71,6 +76,7 @@ class AgentProcess(Server):
         self._environment = dict(environment or {})
         self._arguments = tuple(arguments)
         self._prefix = tuple(prefix)
+        self._is_forked = is_forked and not prefix
 
     def command(self) -> list[str]:
         """Return `ts-uploader run` of this process's virtual environment."""
@@ -95,6 +101,14 @@ class AgentProcess(Server):
         if status not in {200, 503}:
             return f"http://{self.address}/healthz returned {status}"
         return "it still checks its stores" if json.loads(body).get("phase") == "starting" else None
+
+    def _fork(self) -> "subprocess.Popen[bytes] | Forked":
+        if not self._is_forked:
+            return super()._fork()
+        arguments = ["ts-uploader", *self.command()[1:]]
+        with self.log.open("ab") as log:
+            env = {**os.environ, **self.variables()}
+            return FORK_SERVER.start(arguments, cwd=self.directory, env=env, output=log.fileno())
 
     def health(self) -> dict[str, Any]:
         """Return the object of `/healthz`; its `status` is "ok" or "failing".

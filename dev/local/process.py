@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dev.local.forks import Forked
 from dev.local.waiting import WaitTimedOutError, wait_for
 
 # One for all servers: see the module's docstring on the thread that forks. It ends with the interpreter, and all
@@ -54,7 +55,7 @@ class Server(ABC):
         self.directory = directory
         self.log = log
         self.paused = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -171,8 +172,9 @@ class Server(ABC):
 
     def pause(self) -> None:
         """Pause the process (SIGSTOP): its connections stay open, and it answers nothing."""
+        status = Path(f"/proc/{self.pid}/status")
         os.kill(self.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        wait_for(lambda: "\nState:\tT" in status.read_text(), f"{self.name} to be paused")
         self.paused = True
 
     def resume(self) -> None:
@@ -189,7 +191,7 @@ class Server(ABC):
         """Return the end of the server's log, below a line with the file's name."""
         return tail_of(self.log, lines)
 
-    def _fork(self) -> "subprocess.Popen[bytes]":
+    def _fork(self) -> "subprocess.Popen[bytes] | Forked":
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [_setpriv(), "--pdeathsig", "KILL", "--", *self.command()],

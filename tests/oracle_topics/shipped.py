@@ -117,7 +117,7 @@ def _ship(cluster: LocalCluster, topics: Iterable[str], directory: Path, locatio
     config = {"storage.service.endpoint.url": location, "ts.segment.uploader.s3.prefix.entropy.bits": f"{ENTROPY_BITS}"}
     write_config(directory / "conf", CLUSTER, config)
     broker = cluster.brokers[1]
-    agent = AgentProcess(directory, cluster.logs, directory / "conf", broker.server_properties, CLUSTER)
+    agent = AgentProcess(directory, cluster.logs, directory / "conf", broker.server_properties, CLUSTER, is_forked=True)
     keys, ends = ClusterKeys(CLUSTER, ENTROPY_BITS), _ends(cluster, topics)
     with open_store(location) as store:
 

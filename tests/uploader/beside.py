@@ -112,6 +112,7 @@ class Archive:
             prefix=prefix,
             arguments=arguments,
             name=f"agent-{self._directory.name}-{len(self.agents)}",
+            is_forked=True,
         )
         self.agents.append(agent)
         if waits:

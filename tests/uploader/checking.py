@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dev.local.agent import write_config
+from dev.local.forks import run
 from dev.local.kafka.cluster import LocalCluster
 from tests.uploader.beside import BUCKET
 
@@ -37,17 +37,14 @@ class Check:
     ) -> "subprocess.CompletedProcess[str]":
         """Run it with this configuration."""
         write_config(self.config, "prod", properties)
-        program = Path(sys.executable).with_name("ts-uploader")
-        command = [str(program), "check", str(self.config), "--cluster-id", "prod"]
+        command = ["ts-uploader", "check", str(self.config), "--cluster-id", "prod"]
         if "--server-properties" not in arguments:
             command += ["--server-properties", str(self.broker)]
-        ended = subprocess.run(
+        ended = run(
             [*command, *arguments],
-            env={**os.environ, **self.s3.environment(), "PYTHONPATH": str(CHECKOUT), **(environment or {})},
-            capture_output=True,
-            text=True,
+            env={**os.environ, **self.s3.environment(), **(environment or {})},
+            cwd=CHECKOUT,
             timeout=_SECONDS,
-            check=False,
         )
         assert "Traceback" not in ended.stdout + ended.stderr
         return ended

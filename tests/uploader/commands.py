@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from dev.local.agent import write_config
+from dev.local.forks import run
 from dev.local.kafka.cluster import LocalCluster
 from tests.uploader.beside import BUCKET
 from ts_common.archive.object_keys import PROBE_NAME
@@ -38,16 +38,13 @@ class Command:
         if properties is not None:
             write_config(self.config, "prod", properties)
         broker = server_properties or self.cluster.brokers[1].server_properties
-        program = Path(sys.executable).with_name("ts-uploader")
         options = {"--cluster-id": "prod", "--http-address": "127.0.0.1:0", "--server-properties": str(broker)}
         given = [word for name, value in options.items() if name != forgotten for word in (name, value)]
-        return subprocess.run(
-            [str(program), "run", str(self.config), *given, *arguments],
-            env={**os.environ, **self.s3.environment(), "PYTHONPATH": str(CHECKOUT), **(environment or {})},
-            capture_output=True,
-            text=True,
+        return run(
+            ["ts-uploader", "run", str(self.config), *given, *arguments],
+            env={**os.environ, **self.s3.environment(), **(environment or {})},
+            cwd=CHECKOUT,
             timeout=60,
-            check=False,
         )
 
     def refuses(self, ended: "subprocess.CompletedProcess[str]", *expected: str, code: int = EXIT_REFUSED) -> None:

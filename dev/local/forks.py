@@ -1,0 +1,244 @@
+"""A fork server: the programs of this checkout run as forks of one process that has imported them.
+
+An agent's start imports hundreds of modules, for 0.75 s of CPU; a fork has them. It is a process all the same: it has
+its own id and session, its own files, variables and directory, and ends by signals, by `kill -9` too. Only its command
+line in `/proc` is that of the fork server. A test of that, of memory or of the executable runs the executable.
+
+    process = start(["ts-uploader", "run", ...], cwd=..., env=..., output=log)   # like subprocess.Popen
+    process.pid, poll(), wait(seconds), returncode, send_signal(number), terminate(), kill()
+
+The fork server imports no module that starts a thread, because a fork has only the thread that forked it.
+"""
+
+import atexit
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Lock
+from typing import Any, Final
+
+# Each program, with its function.
+PROGRAMS: Final = {"ts-uploader": ("ts_uploader.start", "main")}
+_PRELOADED: Final = (
+    "ts_uploader.cli",
+    "ts_uploader.agent",
+    "ts_uploader.leadership.kraft.leadership",
+    "ts_uploader.leadership.zookeeper.leadership",
+    "ts_common.store.s3.driver",
+    "boto3.s3.inject",
+    "confluent_kafka.admin",
+)
+_MOST_BYTES: Final = 1 << 20  # of a request
+_CHECKOUT: Final = Path(__file__).parents[2]
+_PR_SET_PDEATHSIG: Final = 1
+
+
+Ended = subprocess.CompletedProcess[str]
+
+
+class Forked:
+    """A program that runs as a fork, with the methods of `subprocess.Popen` that servers need.
+
+    Args:
+        connection: to the fork server, which sends the exit status of this fork.
+    """
+
+    def __init__(self, arguments: Sequence[str], pid: int, connection: socket.socket) -> None:
+        self.args = arguments
+        self.pid = pid
+        self.returncode: int | None = None
+        self._connection = connection
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal; None while the process runs."""
+        return self._read(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status when the process has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it runs for longer than so many seconds.
+        """
+        if (found := self._read(timeout)) is None:
+            raise subprocess.TimeoutExpired(list(self.args), timeout or 0.0)
+        return found
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def _read(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._connection], [], [], timeout)[0]:
+            data = self._connection.recv(64)
+            self._connection.close()
+            if not data:
+                raise RuntimeError(f"the fork server ended before {self.args[0]}, process {self.pid}")
+            self.returncode = int(data)
+        return self.returncode
+
+
+class ForkServer:
+    """The fork server of this process; it starts with the first fork, and ends with this process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._requests: socket.socket | None = None
+
+    def start(
+        self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int, errors: int | None = None
+    ) -> Forked:
+        """Start a program.
+
+        Args:
+            arguments: a name of `PROGRAMS`, and its arguments.
+            env: all its variables.
+            output: descriptor of its standard output.
+            errors: descriptor of its standard error; None for that of its output.
+        """
+        request = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with self._lock, theirs:
+            if self._requests is None:
+                self._requests = _launched()
+            descriptors = [theirs.fileno(), output, output if errors is None else errors]
+            socket.send_fds(self._requests, [request], descriptors)
+        return Forked(list(arguments), int(ours.recv(64)), ours)
+
+
+FORK_SERVER: Final = ForkServer()
+
+
+def run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float) -> Ended:
+    """Run a program to its end, and return its exit status and output.
+
+    Raises:
+        subprocess.TimeoutExpired: it ran longer than so many seconds; it was killed.
+    """
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        process = FORK_SERVER.start(arguments, cwd=cwd, env=env, output=output.fileno(), errors=errors.fileno())
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return subprocess.CompletedProcess(list(arguments), code, *texts)
+
+
+def _launched() -> socket.socket:
+    """Start the fork server, and return the connection for requests."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+    with theirs:
+        command = [sys.executable, "-m", "dev.local.forks", str(theirs.fileno())]
+        # It ends when the connection does: with this process, however that ends.
+        server = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], cwd=_CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def end() -> None:
+        ours.close()
+        server.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def serve(requests: socket.socket) -> Callable[[], object] | None:
+    """Fork for each request. Return None in the fork server when requests have ended, and the program in a fork."""
+    wakeup, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([requests.fileno(), wakeup], [], [])
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+            _report_ended(running)
+        if requests.fileno() in ready:
+            data, descriptors, _, _ = socket.recv_fds(requests, _MOST_BYTES, 3)
+            if not data:
+                return None
+            connection = socket.socket(fileno=descriptors[0])
+            if (pid := os.fork()) == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in (requests, connection, *running.values()):
+                    each.close()
+                os.close(wakeup)
+                os.close(waking)
+                return _program(json.loads(data), *descriptors[1:])
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
+            running[pid] = connection
+            connection.send(str(pid).encode())
+
+
+def _report_ended(running: dict[int, socket.socket]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        connection = running.pop(pid)
+        with connection, suppress(OSError):  # its test can have ended
+            connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _program(request: Mapping[str, Any], output: int, errors: int) -> Callable[[], object]:
+    """Make this fork a program's process, and return its function."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.close(output)
+    os.close(errors)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    os.chdir(request["cwd"])
+    sys.argv = list(request["arguments"])
+    if os.environ.get("PYTHONPATH"):  # Python reads it at its start
+        os.execv(Path(sys.executable).with_name(sys.argv[0]), sys.argv)
+    sys.modules["__main__"].__package__ = None  # else messages have the name of this module
+    module, function = PROGRAMS[sys.argv[0]]
+    found: Callable[[], object] = getattr(import_module(module), function)
+    return found
+
+
+def main() -> None:
+    """Run the fork server, or a program in a fork of it."""
+    for name in _PRELOADED:
+        import_module(name)
+    program = serve(socket.socket(fileno=int(sys.argv[1])))
+    if program is not None:
+        program()
+
+
+if __name__ == "__main__":
+    main()

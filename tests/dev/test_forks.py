@@ -1,0 +1,49 @@
+"""The fork server: a program is a process of its own, as its executable would be."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dev.local.forks import run
+from dev.local.waiting import wait_for
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("path", [None, str(CHECKOUT)], ids=["a fork", "with PYTHONPATH"])
+def test_a_fork_prints_what_the_executable_prints(tmp_path: Path, path: str | None) -> None:
+    """Output, errors and exit status, in its own directory and with its own variables."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env = env | {"COLUMNS": "300"} | ({} if path is None else {"PYTHONPATH": path})
+    for arguments in (["--version"], ["check", "none", "--cluster-id", "x"], ["run", "--none"]):
+        program = Path(sys.executable).with_name("ts-uploader")
+        expected = subprocess.run([program, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True)  # noqa: PLW1510
+        ended = run(["ts-uploader", *arguments], cwd=tmp_path, env=env, timeout=60)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (expected.returncode, expected.stdout, expected.stderr)
+
+
+def test_a_fork_is_killed_alone_and_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Its exit status is the signal; no fork is left when a test's process ends, however that ends."""
+    script = """
+import os, sys, time
+from pathlib import Path
+from dev.local.forks import FORK_SERVER
+arguments = ["ts-uploader", "run", sys.argv[1], "--cluster-id", "x", "--server-properties", sys.argv[2]]
+made = [FORK_SERVER.start(arguments, cwd=Path("/"), env=dict(os.environ), output=2) for _ in range(2)]
+made[0].kill()
+print(made[0].wait(60), made[1].pid, os.getsid(made[1].pid) == made[1].pid, made[1].poll(), flush=True)
+time.sleep(600)
+"""
+    os.mkfifo(tmp_path / "x.properties")  # the program waits at it
+    command = [sys.executable, "-c", script, str(tmp_path), str(tmp_path / "x.properties")]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        status, pid, is_leader, polled = starter.stdout.readline().split()
+        assert (status, is_leader, polled) == (str(-signal.SIGKILL), "True", "None")
+        assert Path(f"/proc/{pid}").exists()
+        starter.kill()
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the fork to end")
