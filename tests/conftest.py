@@ -19,6 +19,7 @@ from dev.local.stores.azurite import AzuriteServer
 from dev.local.stores.fake_gcs import GcsServer
 from dev.local.stores.hdfs import HdfsServer
 from dev.local.stores.moto import MotoServer
+from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES
 
 __all__ = ["pytest_runtest_makereport"]
 
@@ -120,6 +121,34 @@ def _closed_databases() -> Iterator[None]:
         with suppress(OSError):  # another thread has closed it
             files.append(each.readlink().name)
     assert not [name for name in files if name.endswith(".db")]
+
+
+@pytest.fixture(scope="session")
+def two_brokers() -> Iterator[LocalCluster]:
+    """Two brokers that roll their segments at different sizes, ZooKeeper and an S3 server; see `SMALL_FETCHES`.
+
+    A test that stops, kills or pauses a server restores it before it ends, even if it fails.
+    """
+    with LocalCluster(
+        brokers=2,
+        s3=True,
+        buckets=[BUCKET],
+        properties={
+            **SMALL_FETCHES,
+            "replica.high.watermark.checkpoint.interval.ms": "500",
+            "zookeeper.session.timeout.ms": "2000",
+            "log.cleaner.backoff.ms": "500",
+            "log.retention.check.interval.ms": "1000",
+            # The checkpoint of the log start offset, which DeleteRecords moves; every minute in production.
+            "log.flush.start.offset.checkpoint.interval.ms": "1000",
+            # Tests stop brokers that have the only copy of these.
+            "offsets.topic.replication.factor": "2",
+            "transaction.state.log.replication.factor": "2",
+        },
+        broker_properties=ROLLS,
+        name="two-brokers",
+    ) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

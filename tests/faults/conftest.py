@@ -1,7 +1,4 @@
-"""One cluster for the folder: two brokers that roll their segments at different sizes, ZooKeeper, an S3 server.
-
-A test that stops, kills or pauses a server restores it before it ends, even if it fails.
-"""
+"""The cluster of faults, archives of its topics, and proxies before its servers."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -15,35 +12,16 @@ from dev.local.kafka.cluster import LocalCluster
 from dev.local.proxy.s3 import S3FaultProxy
 from tests.faults.crashes.lives import SEED, SOME, History, Past, record
 from tests.faults.crashes.runs import Step
-from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
+from tests.uploader.beside import Archive, archives
 
 ArchiveOf = Callable[..., Archive]
 TIMES = 10
 
 
 @pytest.fixture(scope="package")
-def cluster() -> Iterator[LocalCluster]:
-    """Run the cluster; see `SMALL_FETCHES` and `ROLLS`."""
-    with LocalCluster(
-        brokers=2,
-        s3=True,
-        buckets=[BUCKET],
-        properties={
-            **SMALL_FETCHES,
-            "replica.high.watermark.checkpoint.interval.ms": "500",
-            "zookeeper.session.timeout.ms": "2000",
-            "log.cleaner.backoff.ms": "500",
-            "log.retention.check.interval.ms": "1000",
-            # The checkpoint of the log start offset, which DeleteRecords moves; every minute in production.
-            "log.flush.start.offset.checkpoint.interval.ms": "1000",
-            # Tests stop brokers that have the only copy of these.
-            "offsets.topic.replication.factor": "2",
-            "transaction.state.log.replication.factor": "2",
-        },
-        broker_properties=ROLLS,
-        name="faults",
-    ) as cluster:
-        yield cluster
+def cluster(two_brokers: LocalCluster) -> LocalCluster:
+    """Return the cluster that other folders have too."""
+    return two_brokers
 
 
 @pytest.fixture(params=[1, *(pytest.param(time, marks=pytest.mark.full) for time in range(2, TIMES + 1))])

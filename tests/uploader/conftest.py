@@ -1,4 +1,4 @@
-"""One cluster for the folder: two brokers that roll their segments at different sizes, and an S3 server.
+"""A cluster of two brokers that roll their segments at different sizes, and archives of its topics.
 
 Tests marked `ON_BOTH` also run on such a cluster in KRaft mode, in `make test-full`.
 """
@@ -10,7 +10,7 @@ import pytest
 
 from dev.local.kafka.cluster import LocalCluster
 from dev.local.proxy.s3 import S3FaultProxy
-from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, SMALL_SEGMENTS, Archive, archives
+from tests.uploader.beside import BUCKET, SMALL_FETCHES, SMALL_SEGMENTS, Archive, archives
 from tests.uploader.local_directory import LocalDirectory
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -19,21 +19,9 @@ ArchiveOf = Callable[..., Archive]
 
 
 @pytest.fixture(scope="package")
-def zookeeper_cluster() -> Iterator[LocalCluster]:
-    """See `SMALL_FETCHES` and `ROLLS`."""
-    with LocalCluster(
-        brokers=2,
-        s3=True,
-        buckets=[BUCKET],
-        properties={
-            **SMALL_FETCHES,
-            "zookeeper.session.timeout.ms": "2000",
-            "log.cleaner.backoff.ms": "500",
-        },
-        broker_properties=ROLLS,
-        name="agents",
-    ) as cluster:
-        yield cluster
+def zookeeper_cluster(two_brokers: LocalCluster) -> LocalCluster:
+    """Return the cluster that other folders have too."""
+    return two_brokers
 
 
 @pytest.fixture(scope="module")

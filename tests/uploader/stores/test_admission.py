@@ -26,7 +26,7 @@ def test_u38_an_agent_that_is_denied_access_at_its_start_waits_visibly_and_conti
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy
 ) -> None:
     """An outage of the permission service ends no agent: metrics, pages and log report it until it is over."""
-    archive = archive_of("refused", proxy=proxy)
+    archive = archive_of("not-admitted", proxy=proxy)
     proxy.script(Rule(Answer(403, "AccessDenied", "not now"), times=None))
     agent = archive.agent(waits=False)
     wait_for(lambda: refusals(agent) >= 2, "the agent to be refused twice")

@@ -44,15 +44,15 @@ def test_u09_a_re_created_topic_is_followed(zookeeper: ZooKeeper, nodes: KazooCl
 def test_u09_a_real_topic_is_followed_through_its_re_creation(cluster: LocalCluster, listen: Listen) -> None:
     """Nodes that a broker writes are read, and the second topic of a name has another id."""
     assert cluster.zookeeper is not None
-    cluster.create_topic("reborn", assignment=[[BROKER]])
-    partition = TopicPartition("reborn", 0)
+    cluster.create_topic("created-again", assignment=[[BROKER]])
+    partition = TopicPartition("created-again", 0)
     listener = listen(cluster.zookeeper.connect)
     listener.watch(partition)
     wait_for(lambda: listener.leadership(partition), "the first leadership")
     first = listener.leadership(partition)
-    cluster.delete_topic("reborn")
+    cluster.delete_topic("created-again")
     wait_for(lambda: listener.last(partition) == NotLed(partition), "its end")
-    cluster.create_topic("reborn", assignment=[[BROKER]])
+    cluster.create_topic("created-again", assignment=[[BROKER]])
     wait_for(
         lambda: listener.leadership(partition) not in {None, first},
         "the second leadership",
