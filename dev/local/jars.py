@@ -21,7 +21,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -97,7 +97,7 @@ def oracle_jar() -> Path:
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
     """
-    return _compiled("oracle", "3.9")
+    return _compiled("oracle", "3.9", ["oracle"])
 
 
 def resident_jar() -> Path:
@@ -106,13 +106,13 @@ def resident_jar() -> Path:
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
     """
-    return _compiled("resident", "4")
+    return _compiled("resident", "4", ["resident", "oracle"])
 
 
-def _compiled(name: str, line: Line) -> Path:
-    """Return the jar of the Java sources in a directory of this package, compiled with one line's jars if needed."""
+def _compiled(name: str, line: Line, folders: Sequence[str]) -> Path:
+    """Return the jar of the Java sources in directories of this package, compiled with one line's jars if needed."""
     jars = kafka_jars(line)
-    sources = sorted((PACKAGE / name).glob("*.java"))
+    sources = sorted(source for folder in folders for source in (PACKAGE / folder).glob("*.java"))
     jar = f"{name}.jar"
 
     def compile_it(directory: Path) -> None:

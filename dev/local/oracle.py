@@ -1,7 +1,7 @@
 """The oracle: the records of a topic as Kafka's own Java consumer returns them, field by field.
 
-`dump` runs the program `oracle/DumpRecords.java` in its own process, which takes about a second. It reads from a
-running cluster, so call it before the broker's data is deleted.
+`dump` runs `oracle/DumpRecords.java` in the resident JVM, with the consumer of Kafka 4.1, or in a process with the
+consumer of a named line. It reads from a running cluster, so call it before the broker's data is deleted.
 """
 
 import json
@@ -10,10 +10,13 @@ import tempfile
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from dev.local.jars import Line, oracle_jar
 from dev.local.jvm import java_command
+from dev.local.resident_jvm import QUIET, CommandFailedError, JvmLostError, resident_jvm
+
+_HEAP_MB: Final = 512
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -44,7 +47,7 @@ def dump(
     start: int | None = None,
     end: int | None = None,
     seconds: float = 300.0,
-    line: Line = "3.9",
+    line: Line | None = None,
 ) -> list[OracleRecord]:
     """Return every record of the topics, by partition and offset, without control records.
 
@@ -55,30 +58,35 @@ def dump(
         start: first offset of each partition; None: the earliest.
         end: offset to stop before, of each partition; None: the end offset at the start of the call.
         seconds: timeout of the program.
-        line: the line of Kafka whose consumer reads.
+        line: the line of Kafka whose consumer reads, in its own process; None for the resident JVM.
 
     Raises:
         OracleFailedError: the program failed: no such topic, no broker, no progress for 60 s.
         ToolMissingError, BuildFailedError: as `dev.local.jars.oracle_jar`.
-        subprocess.TimeoutExpired: the program ran longer than `seconds`.
+        subprocess.TimeoutExpired: the process of a line ran longer than `seconds`.
     """
     topics = [topic] if isinstance(topic, str) else list(topic)
     offsets = ["-" if offset is None else str(offset) for offset in (start, end)]
+    arguments = [bootstrap, isolation, ",".join(topics), *offsets]
+    if line is not None:
+        return _dump_by_process(line, arguments, seconds)
+    try:
+        found = resident_jvm(_HEAP_MB).call("dump", "\n".join(arguments).encode(), seconds=seconds)
+    except (CommandFailedError, JvmLostError) as error:
+        raise OracleFailedError(f"the oracle failed on {', '.join(topics)} of {bootstrap}:\n{error}") from error
+    return [record_of(text) for text in found.splitlines()]
+
+
+def _dump_by_process(line: Line, arguments: list[str], seconds: float) -> list[OracleRecord]:
     command = java_command(
-        line,
-        "DumpRecords",
-        [bootstrap, isolation, ",".join(topics), *offsets],
-        further_jars=[oracle_jar()],
-        # The consumer would write INFO lines to stdout, among the records.
-        options=["-Dlog4j.configuration=", "-Dlog4j2.configurationFile=", "-Dorg.apache.logging.log4j.level=OFF"],
-        heap_mb=512,
+        line, "DumpRecords", arguments, further_jars=[oracle_jar()], options=[*QUIET], heap_mb=_HEAP_MB
     )
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         done = subprocess.run(command, stdout=out, stderr=said, timeout=seconds, check=False)
         if done.returncode != 0:
             said.seek(0)
             text = said.read().decode(errors="replace")[-4000:]
-            raise OracleFailedError(f"the oracle failed on {', '.join(topics)} of {bootstrap}:\n{text}")
+            raise OracleFailedError(f"the oracle failed with {arguments}:\n{text}")
         out.seek(0)
         return [record_of(text) for text in out]
 

@@ -1,8 +1,8 @@
 """A JVM that stays and runs commands with Kafka 4.1's classes, so that each call costs less than a millisecond.
 
 The commands are in one table, `COMMANDS` of `resident/Resident.java`; a module of Python for each encodes its arguments
-and decodes its result (`consumed_logs` for `consume`). The process starts at the first call, and again after a call
-that it did not answer in time or during which it ended.
+and decodes its result (`consumed_logs` for `consume`, `oracle` for `dump`). The process starts at the first call, and
+again after a call that it did not answer in time or during which it ended.
 
 `resident_jvm()` is the JVM that all callers in this process share.
 """
@@ -21,6 +21,8 @@ from typing import IO, Final
 from dev.local.jars import resident_jar
 from dev.local.jvm import java_command
 
+# Consumers would write INFO lines to standard output, among results.
+QUIET: Final = ("-Dlog4j.configuration=", "-Dlog4j2.configurationFile=", "-Dorg.apache.logging.log4j.level=OFF")
 _HEAP_MB: Final = 160
 _ANSWER_HEAD: Final = struct.Struct(">bi")
 _ARGUMENTS_SIZE: Final = struct.Struct(">i")
@@ -87,7 +89,7 @@ class ResidentJvm:
     def _start(self) -> "subprocess.Popen[bytes]":
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `_end` closes it
         # Room for classes is 1 GiB otherwise, more than a caller whose address space is limited may have left.
-        options = ["-XX:CompressedClassSpaceSize=64m"]
+        options = ["-XX:CompressedClassSpaceSize=64m", *QUIET]
         jars = [resident_jar()]
         command = java_command("4", "Resident", [], heap_mb=self._heap_mb, further_jars=jars, options=options)
         self._process = subprocess.Popen(
@@ -126,8 +128,8 @@ class ResidentJvm:
 
 
 @cache
-def resident_jvm() -> ResidentJvm:
-    """Return the JVM that all callers in this process share; it ends with the process."""
-    jvm = ResidentJvm()
+def resident_jvm(heap_mb: int = _HEAP_MB) -> ResidentJvm:
+    """Return the JVM of this size that all callers in this process share; it ends with the process."""
+    jvm = ResidentJvm(heap_mb)
     atexit.register(jvm.close)
     return jvm

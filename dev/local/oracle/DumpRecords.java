@@ -1,4 +1,7 @@
 import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -38,6 +41,26 @@ public final class DumpRecords {
             System.err.println("usage: DumpRecords BOOTSTRAP ISOLATION TOPIC[,TOPIC...] [FROM|-] [END|-]");
             System.exit(2);
         }
+        PrintStream out = written(System.out);
+        dump(args, out);
+        if (out.checkError()) {
+            throw new IllegalStateException("standard output was closed before everything was written");
+        }
+    }
+
+    /** Does the same with arguments that were written as one line each, where one JVM serves many calls. */
+    public static void dump(DataInputStream arguments, DataOutputStream result) throws Exception {
+        String text = new String(arguments.readAllBytes(), StandardCharsets.UTF_8);
+        PrintStream out = written(result);
+        dump(text.split("\n"), out);
+        out.flush();
+    }
+
+    private static PrintStream written(OutputStream out) {
+        return new PrintStream(new BufferedOutputStream(out, 1 << 20), false, StandardCharsets.UTF_8);
+    }
+
+    private static void dump(String[] args, PrintStream out) {
         Long from = args.length > 3 && !args[3].equals("-") ? Long.valueOf(args[3]) : null;
         Long end = args.length > 4 && !args[4].equals("-") ? Long.valueOf(args[4]) : null;
 
@@ -52,15 +75,9 @@ public final class DumpRecords {
         properties.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "10");
 
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
-        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties, bytes, bytes);
-                PrintStream out = new PrintStream(
-                        new BufferedOutputStream(System.out, 1 << 20), false, StandardCharsets.UTF_8)) {
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties, bytes, bytes)) {
             for (TopicPartition partition : partitions(consumer, Arrays.asList(args[2].split(",")))) {
                 dump(consumer, partition, from, end, out);
-            }
-            out.flush();
-            if (out.checkError()) {
-                throw new IllegalStateException("standard output was closed before everything was written");
             }
         }
     }

@@ -26,7 +26,7 @@ public final class Resident {
     }
 
     private static final Map<String, Command> COMMANDS =
-            Map.of("consume", ConsumedLogs::consume);
+            Map.of("consume", ConsumedLogs::consume, "dump", DumpRecords::dump);
 
     private Resident() {}
 
