@@ -10,6 +10,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.kafka.clients.consumer.internals.ConsumedLogs;
 
 /**
@@ -26,7 +27,7 @@ public final class Resident {
     }
 
     private static final Map<String, Command> COMMANDS =
-            Map.of("consume", ConsumedLogs::consume, "dump", DumpRecords::dump);
+            new TreeMap<>(Map.of("consume", ConsumedLogs::consume, "dump", DumpRecords::dump));
 
     private Resident() {}
 
