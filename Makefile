@@ -28,6 +28,7 @@ mutants: $(READY)
 test-full: test-parts
 	@$(BIN)/python -m dev.local.kafka.kerberos
 	@$(BIN)/python -m dev.local.node_clients
+	@$(BIN)/python -m dev.local.kube_apiserver
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak
 	$(BIN)/python -m tests.fuzz --seconds 300
