@@ -56,7 +56,7 @@ def test_the_policy_only_adds_to_new_pods_of_named_clusters() -> None:
 
 def test_kyverno_gets_the_same_policy_without_the_binding() -> None:
     """The page's own command."""
-    page = (CHECKOUT / "docs" / "deploy.md").read_text()
+    page = (CHECKOUT / "docs" / "kubernetes.md").read_text()
     (command,) = re.findall(r"^sed (?:.*\\\n)+.*strimzi\.yaml", page, re.MULTILINE)
     output = subprocess.run(["bash", "-euc", command], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     policy, *others = filter(None, yaml.safe_load_all(output))
@@ -173,7 +173,7 @@ def test_the_probe_fails_only_if_a_restart_helps(status: int | None, code: int) 
 
 def test_the_values_for_a_chart_are_complete() -> None:
     """The page's own values: the agent accepts the arguments, and each file is in a mount without write access."""
-    page = (CHECKOUT / "docs" / "deploy.md").read_text()
+    page = (CHECKOUT / "docs" / "kubernetes.md").read_text()
     (text,) = re.findall(r"^```yaml\n(# Bitnami .*?)^```", page, re.MULTILINE | re.DOTALL)
     values = yaml.safe_load(text)
     (agent,) = values["controller"]["sidecars"]

@@ -23,8 +23,8 @@ _NAME = re.compile(r"[a-z]+(?:_[a-z0-9]+)+")
 PAGES = [
     CHECKOUT / "docs" / f"{name}.md"
     for name in (
-        *("architecture", "contributing", "deploy", "glossary", "how-it-works"),
-        "endpoint",
+        *("architecture", "contributing", "deploy", "glossary", "how-it-works", "kubernetes"),
+        *("endpoint", "running-the-endpoint"),
         *("monitoring", "protocol", "quick-start", "repair", "runbook", "security", "sizing"),
         *("store", "tsctl", "upgrade"),
     )

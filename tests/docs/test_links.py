@@ -43,6 +43,7 @@ _RUN_BY = {
 _NOT_RUN = {
     "README.md": "the reader of docs/spark.md, with a bucket that does not exist; docs/examples.md runs similar ones",
     "docs/store.md": "a class with a bucket of its own; tests/common/endpoints/test_provider.py loads such a one",
+    "docs/kubernetes.md": "kubectl of a cluster; tests/deploy/test_strimzi.py runs the sed and reads the values",
     "docs/monitoring.md": "a class without a server to send to; tests/monitoring/test_reporters.py loads such a one",
     "docs/spark.md": "readers with buckets that do not exist; docs/examples.md runs similar ones",
 }

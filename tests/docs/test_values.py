@@ -3,6 +3,7 @@
 import inspect
 import re
 from enum import StrEnum
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from ts_endpoint.requests import configs
 from ts_reader import Archive
 from ts_reader.scan import Scan
 from ts_uploader.health.conditions import AgentState, Condition
+from tsctl import cli_page
 from tsctl.archive_rows import SegmentState
 from tsctl.commands.gaps import GapState
 from tsctl.gc.metrics import families
@@ -112,3 +114,32 @@ def test_the_settings_of_an_archive_are_those_that_the_endpoint_returns() -> Non
     known = {setting.topic: setting.value for setting in configs._SETTINGS if setting.topic}
     assert set(named) == set(known)
     assert {name: value for name, value in named.items() if value and known[name] != value} == {}
+
+
+def code_of_tests() -> str:
+    """Return the code of tests and of the servers that they start, without the tests of pages."""
+    files = [file for room in ("tests", "dev") for file in (CHECKOUT / room).rglob("*.py")]
+    return "\n".join(file.read_text() for file in files if file.parent != Path(__file__).parent).lower()
+
+
+@pytest.mark.parametrize(
+    ("page", "sentence", "word"),
+    [
+        ("endpoint.md", "Flink was not tried", "flink"),
+        ("how-it-works.md", "No test here runs a broker with a remote tier", "remote.log.storage.system.enable=true"),
+        ("kubernetes.md", "no node runs them", "kubeadm"),
+    ],
+)
+def test_what_a_page_calls_untried_is_in_no_test(page: str, sentence: str, word: str) -> None:
+    """A new test makes such a sentence stale."""
+    assert sentence in " ".join((DOCS / page).read_text().split())
+    assert word not in code_of_tests()
+
+
+def test_what_a_page_calls_missing_is_missing() -> None:
+    """A new command, or a new dependency, makes such a sentence stale."""
+    texts = {name: " ".join((DOCS / name).read_text().split()) for name in ("how-it-works.md", "store.md")}
+    assert "No command of this release writes records back into a Kafka cluster" in texts["how-it-works.md"]
+    assert not re.search(r"`tsctl \w*(?:restore|produce)", cli_page.section())
+    assert "the extra `hdfs` is empty today" in texts["store.md"]
+    assert project()["optional-dependencies"]["hdfs"] == []
