@@ -168,7 +168,7 @@ class Resolver:
         return refused(
             UNKNOWN_TOPIC,
             f"{key[0]} [{key[1]}]: the archive of cluster {cluster} at {location} does not have the partition. "
-            "Without a broker, list_topics() lists the archive's directories, also those of a partition without a "
+            "Without a broker, list_topics() lists the archive's directories, also of a partition without a "
             "commit, which cannot be read yet. A partition that is shipped later is read then",
         )
 

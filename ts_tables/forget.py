@@ -112,13 +112,13 @@ def _outside(state: TableState, asked: TakenBack) -> str | None:
     topic, number = asked.partition.topic, asked.partition.partition
     known = [incarnation.partitions for incarnation in state.topics.get(topic, ())]
     if not known:
-        topics = f"it has those of {', '.join(sorted(state.topics))}" if state.topics else "it has no record yet"
+        topics = f"it has records of {', '.join(sorted(state.topics))}" if state.topics else "it has no record yet"
         raise OperatorError(f"the table has no record of topic {topic}; {topics}")
     claims = [partitions[number] for partitions in known if number in partitions]
     if not claims:
         numbers = sorted({partition for partitions in known for partition in partitions})
         raise OperatorError(
-            f"the table has no record of partition {number} of topic {topic}; it has those of "
+            f"the table has no record of partition {number} of topic {topic}; it has records of "
             f"{', '.join(map(str, numbers))}"
         )
     claimed = sorted(

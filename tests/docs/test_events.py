@@ -24,7 +24,7 @@ PAGES = [
     CHECKOUT / "docs" / f"{name}.md"
     for name in (
         *("architecture", "contributing", "deploy", "glossary", "how-it-works", "kubernetes"),
-        *("endpoint", "running-the-endpoint"),
+        "endpoint",
         *("monitoring", "protocol", "quick-start", "repair", "runbook", "security", "sizing"),
         *("store", "tsctl", "upgrade"),
     )

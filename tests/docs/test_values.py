@@ -2,8 +2,10 @@
 
 import inspect
 import re
+import tomllib
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +116,36 @@ def test_the_settings_of_an_archive_are_those_that_the_endpoint_returns() -> Non
     known = {setting.topic: setting.value for setting in configs._SETTINGS if setting.topic}
     assert set(named) == set(known)
     assert {name: value for name, value in named.items() if value and known[name] != value} == {}
+
+
+def project() -> dict[str, Any]:
+    """Return the project's own table of `pyproject.toml`."""
+    read: dict[str, Any] = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    return read
+
+
+def test_each_page_names_the_versions_of_python_that_the_package_supports() -> None:
+    """The same range everywhere; EMR's page has the range of its release."""
+    numbers = [re.search(r"Python :: (3\.\d+)$", one) for one in project()["classifiers"]]
+    versions = [found[1] for found in numbers if found]
+    texts = {page.name: page.read_text() for page in (CHECKOUT / "README.md", *DOCS.glob("*.md"))}
+    named = [(name, *each) for name, text in texts.items() for each in re.findall(r"Python (3\.\d+) to (3\.\d+)", text)]
+    assert len(named) > 8
+    assert [each for each in named if each[1:] != (versions[0], versions[-1])] == []
+
+
+def test_the_page_of_clusters_has_the_ranges_of_the_package() -> None:
+    """Each package of the extra has its range there, and so has Spark."""
+    (row,) = re.findall(r"^\| the package with the extra `spark` \|.*$", section("spark-clusters.md", ""), re.MULTILINE)
+    extras = project()["optional-dependencies"]
+    ranges = dict(
+        re.findall(r"^([\w-]+)>=([\d.]+)", "\n".join([*extras["spark"], *project()["dependencies"]]), re.MULTILINE)
+    )
+    shown = dict(re.findall(r"([\w-]+) ([\d.]+) or later", row))
+    assert {re.split(r"[>=<]", one)[0] for one in extras["spark"]} <= set(shown)
+    assert shown == {name: ranges[name] for name in shown}
+    least, beyond = re.findall(r"^pyspark>=4\.(\d+),<4\.(\d+)$", "\n".join(extras["pyspark"]), re.MULTILINE)[0]
+    assert f"4.{least} to 4.{int(beyond) - 1};" in section("spark-clusters.md", "## What every way needs")
 
 
 def code_of_tests() -> str:

@@ -238,8 +238,8 @@ def test_offsets_are_no_way_to_delete_a_newest_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("offsets", "expected_error"),
     [
-        (("unknown", 0, 1, 3), "no record of topic unknown; it has those of t"),
-        (("t", 7, 1, 3), "no record of partition 7 of topic t; it has those of 0, 1"),
+        (("unknown", 0, 1, 3), "no record of topic unknown; it has records of t"),
+        (("t", 7, 1, 3), "no record of partition 7 of topic t; it has records of 0, 1"),
     ],
 )
 def test_a_topic_or_partition_that_the_table_does_not_have_is_named(

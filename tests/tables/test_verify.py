@@ -146,7 +146,7 @@ def test_rows_that_an_election_removed_are_noted_until_the_next_run(archive: Mad
     rewrite(table, lambda rows: pa.concat_tables([rows.slice(0, 75), rows.slice(76)]))
     sentence = "differ; which of them is unknown"
     assert [str(each) for each in verified(table).differences] == [
-        f"t-0: offsets 60 to 99: the rows that an election removed, or those of the later leader, {sentence}"
+        f"t-0: offsets 60 to 99: the rows that an election removed, or the later leader's, {sentence}"
     ]
     rewrite(table, lambda rows: rows.slice(1))
     assert differences(table) == ["t-0: offset 0: the archive has the record, the table has no row"]

@@ -86,7 +86,7 @@ def _places(table: TableFields) -> Problems:
     yield bool(table.max_age), "max_age: an Iceberg table has none; compact merges its small files"
     yield (
         table.storage_options is not None,
-        "storage_options: an Iceberg table has those of the catalog, as s3.endpoint",
+        "storage_options: an Iceberg table has the catalog's options, such as s3.endpoint",
     )
 
 

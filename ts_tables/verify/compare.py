@@ -45,8 +45,7 @@ _SENTENCES: Mapping[DifferenceKind, str] = {
     DifferenceKind.TWICE: "the table has the row more than once",
     DifferenceKind.CHANGED: "the row differs from the record",
     DifferenceKind.FOREIGN: "the table has a row, the archive has no such record",
-    DifferenceKind.KEPT: "the rows that an election removed, or those of the later leader, differ; which of them "
-    "is unknown",
+    DifferenceKind.KEPT: "the rows that an election removed, or the later leader's, differ; which of them is unknown",
 }
 
 

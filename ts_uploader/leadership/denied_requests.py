@@ -88,7 +88,7 @@ class DeniedRequests:
         else:
             log.warning(
                 "broker_settings_denied",
-                message="the broker denies its dynamic settings: those of its file are used. Give the agent's identity "
-                "the ACL DESCRIBE_CONFIGS on the cluster",
+                message="the broker denies its dynamic settings; the settings of its file are used. Give the agent's "
+                "identity the ACL DESCRIBE_CONFIGS on the cluster",
                 **facts,
             )

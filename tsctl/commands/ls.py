@@ -145,7 +145,7 @@ def _list_clusters(name: ArchiveName, output: Output) -> None:
             empty.append(store.location)
     message = (
         f"{', '.join(empty)}: no cluster found: no layout.json of an agent, and no segment or commit in a directory "
-        "<cluster>/<topic>-<partition>/; check the location: bucket and base prefix are those of "
+        "<cluster>/<topic>-<partition>/; check the location: bucket and base prefix are as in "
         "storage.service.endpoint.url in the agents' file"
     )
     if empty and not found:

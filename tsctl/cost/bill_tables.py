@@ -29,7 +29,7 @@ def section(parts: Sequence[Part], prices: Prices, change: Change = NO_CHANGE) -
     dated = f", {prices.as_of.isoformat()}" if prices.as_of else ""
     notes = [
         f"prices: {prices.name}{dated}, in {prices.currency}, for a month of 30 days",
-        "requests: an estimate by segments of the last 30 days; those of readers are not counted",
+        "requests: an estimate by segments of the last 30 days; readers' requests are not counted",
     ]
     target = change.storage_class
     moved = (replace(part, storage_class=target) for part in parts if target and part.kind in SEGMENT)

@@ -202,7 +202,7 @@ def store_time(store: ObjectStore, cluster: ClusterKeys, clock: Callable[[], flo
     stored = int(store.head(key).modified * 1000)
     if abs(own - stored) > _SKEW_MS:
         raise QueryError(
-            f"the clock of this host differs by {abs(own - stored) // 1000} s from that of {store.location}; "
+            f"the clock of this host differs by {abs(own - stored) // 1000} s from the clock of {store.location}; "
             "set it before anything is deleted by age"
         )
     return min(own, stored)

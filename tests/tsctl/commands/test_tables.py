@@ -140,7 +140,7 @@ def test_records_that_the_table_does_not_have_are_not_deleted(archive: MadeArchi
     tables("run", "backup.t", "--workers", "1")
     other = tables("forget", "backup.t", "--offsets", "unknown-0:1-2", "--workers", "1")
     assert (other.code, other.out) == (ExitCode.REFUSED, "")
-    assert "the table has no record of topic unknown; it has those of t" in other.err
+    assert "the table has no record of topic unknown; it has records of t" in other.err
     unclaimed = tables("forget", "backup.t", "--offsets", "t-0:500", "--workers", "1")
     assert unclaimed.code == ExitCode.FINE
     assert unclaimed.out == (

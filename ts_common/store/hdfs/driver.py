@@ -132,7 +132,7 @@ class WebHdfsStore(ObjectStore):
             is_directory = False
         if not is_directory:
             raise BucketMissing(
-                f"{self.location}: the directory does not exist here: check its name and that of the NameNode"
+                f"{self.location}: the directory does not exist here: check its name and the NameNode's"
             )
 
     def put(

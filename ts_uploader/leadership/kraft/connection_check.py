@@ -20,14 +20,14 @@ def kraft_findings(client: BrokerClient, environment: Environment, topics: Set[s
         return findings + _topics(client, topics, about)
     except BrokerAway as away:
         what = f"no answer as broker {environment.broker_id}: {away}"
-        return [unanswered(about, f"{what}; the address and the id are those of its file")]
+        return [unanswered(about, f"{what}; the address and the id are from its file")]
     finally:
         client.close(_CLOSE_SECONDS)
 
 
 def _settings(client: BrokerClient, about: str) -> list[Finding]:
     if client.broker_settings() is None:
-        what = "denies this identity the broker's dynamic settings; those of its file are used"
+        what = "denies this identity the broker's dynamic settings; the settings of its file are used"
         return [warning(about, what, "allow it DESCRIBE_CONFIGS on the cluster")]
     return [ok(about, "reached, and returns its settings")]
 

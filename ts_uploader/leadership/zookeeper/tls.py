@@ -131,7 +131,7 @@ def _naming(store: Store) -> Iterator[str]:
         yield store.password.read()
     except (StoreError, ssl.SSLError) as error:
         why = str(error) if isinstance(error, StoreError) else "OpenSSL cannot use its content"
-        secret = f"; its password is that of {store.password.key}" if "password" in why else ""
+        secret = f"; its password is from {store.password.key}" if "password" in why else ""
         raise ConfigurationError(SOURCE, [f"{store.key}={store.path} ({store.kind}): {why}{secret}"]) from None
 
 

@@ -155,6 +155,6 @@ def test_run_exits_with_2_for_an_error_that_no_retry_fixes(
     assert agent._process is not None
     assert agent._process.returncode == 2
     said = agent.log.read_text()
-    assert "the password is wrong, or the file is damaged; its password is that of zookeeper.ssl.truststore" in said
+    assert "the password is wrong, or the file is damaged; its password is from zookeeper.ssl.truststore" in said
     assert "Zq7x" not in said
     assert "Traceback" not in said

@@ -208,7 +208,7 @@ def test_a_port_with_tls_is_distinguished_from_one_without(
     ("change", "said"),
     [
         ({"truststore.location": "/nowhere/trust.p12"}, "/nowhere/trust.p12 (PKCS12): it cannot be read: No such file"),
-        ({"truststore.password": "hush"}, "the password is wrong, or the file is damaged; its password is that of"),
+        ({"truststore.password": "hush"}, "the password is wrong, or the file is damaged; its password is from"),
         ({"keystore.password": "hush"}, "zookeeper.ssl.keystore.password"),
         ({"truststore.type": "KEYCHAIN"}, "zookeeper.ssl.truststore.type=KEYCHAIN: the agent reads PEM, JKS, PKCS12"),
         ({"cipher.suites": "TLS_RSA_WITH_NULL_SHA"}, "OpenSSL has none of these"),
