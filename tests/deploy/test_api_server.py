@@ -240,6 +240,28 @@ def test_the_agent_is_allowed_where_pods_are_restricted(server: KubeApiServer) -
         server.apply(namespace(NAMESPACE))
 
 
+def test_a_dry_run_finds_a_limit_that_the_agent_exceeds(server: KubeApiServer) -> None:
+    """With such a limit the API server rejects the broker's pod, as the page has it."""
+    least = {"limits": [{"type": "Container", "min": {"memory": "1Gi"}}]}
+    metadata = {"name": "least", "namespace": NAMESPACE}
+    limit = server.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": least})
+    pod = broker_pod()
+    try:
+        wait_for(
+            lambda: server.request("POST", f"{collection_of(pod)}?dryRun=All", pod)[0] == HTTPStatus.FORBIDDEN,
+            "the limit to be enforced",
+            60,
+        )
+        created(server, as_other(pod))
+    finally:
+        assert server.request("DELETE", path_of(limit))[0] == HTTPStatus.OK
+    wait_for(
+        lambda: server.request("POST", f"{collection_of(pod)}?dryRun=All", pod)[0] == HTTPStatus.CREATED,
+        "the limit to end",
+        60,
+    )
+
+
 @contextmanager
 def policy(server: KubeApiServer, **variables: str) -> Iterator[None]:
     """Change variables of the policy, and restore them."""
