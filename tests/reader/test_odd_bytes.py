@@ -1,5 +1,6 @@
 """Intact bytes of odd producers through the Python API: rows, counts, statistics and cuts agree with the decoder."""
 
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from ts_reader.decode.segment_decoder import SegmentDecoder
 Row = tuple[int, bytes | None]
 Rows = dict[int, list[Row]]
 _REAL = "kafka-4298-real-0.10.0.1"  # cleaned; its broker had the offsets up to 1400
-NAMES = [name for name, data in ALL.items() if not decoded_to_the_damage(data)[1]]
 WRONG = [
     *OFFSETS,
     "sarama-1.15-real-kafka-1.0.0",
@@ -28,6 +28,12 @@ WRONG = [
 ]
 
 
+@cache  # not at the import: each process of the suite imports this module
+def names() -> list[str]:
+    """Return the names of intact bytes."""
+    return [name for name, data in ALL.items() if not decoded_to_the_damage(data)[1]]
+
+
 def end_of(name: str) -> int:
     """The offset after the last header's."""
     decoder = SegmentDecoder()
@@ -36,19 +42,27 @@ def end_of(name: str) -> int:
     return 1400 if name == _REAL else decoder._last_offset + 1
 
 
-ENDS = [end_of(name) for name in NAMES]
-EXPECTED: Rows = {
-    number: rows
-    for number, (name, end) in enumerate(zip(NAMES, ENDS, strict=True))
-    if (rows := [(row[0], row[4]) for row in decoded_to_the_damage(ALL[name])[0] if row[0] < end])
-}
+@cache
+def ends() -> list[int]:
+    """Return the end of each partition."""
+    return [end_of(name) for name in names()]
+
+
+@cache
+def expected() -> Rows:
+    """Return the rows of each partition that has some."""
+    return {
+        number: rows
+        for number, (name, end) in enumerate(zip(names(), ends(), strict=True))
+        if (rows := [(row[0], row[4]) for row in decoded_to_the_damage(ALL[name])[0] if row[0] < end])
+    }
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """One topic, with a partition for each of `NAMES`, and a topic for each codec's stream."""
+    """One topic, with a partition for each of `names`, and a topic for each codec's stream."""
     made = MadeArchive(tmp_path_factory.mktemp("odd"))
-    for number, (name, end) in enumerate(zip(NAMES, ENDS, strict=True)):
+    for number, (name, end) in enumerate(zip(names(), ends(), strict=True)):
         made.put_segment("odd", 0, ALL[name], end=end, partition=number)
         made.commit("odd", end, partition=number, last_stable_offset=end)
     return Archive(made.location, cluster=CLUSTER, workers=1)
@@ -64,23 +78,23 @@ def rows_of(archive: Archive, **options: Any) -> Rows:
 
 def test_r17_intact_bytes_are_rows_and_no_mode_calls_one_corrupt(archive: Archive) -> None:
     """A scan warns once for each topic whose producer wrote wrong offsets, whatever its number of partitions."""
-    assert len(NAMES) > 40
+    assert len(names()) > 40
     for mode in ("FAILFAST", "DROPMALFORMED", "PERMISSIVE"):
         with capture_logs() as events:
-            assert rows_of(archive, mode=mode) == EXPECTED
+            assert rows_of(archive, mode=mode) == expected()
         assert [event["event"] for event in events] == ["producer_wrote_wrong_offsets"]
-    right = [NAMES.index(name) for name in STREAMS if name in NAMES]
+    right = [names().index(name) for name in STREAMS if name in names()]
     with capture_logs() as events:
-        assert rows_of(archive, partitions=right) == {number: EXPECTED[number] for number in right}
+        assert rows_of(archive, partitions=right) == {number: expected()[number] for number in right}
     assert not events
 
 
 def test_counts_and_statistics_are_those_of_the_rows(archive: Archive) -> None:
     """Also where a header counts other records than a consumer shows."""
     scan = archive.scan("odd")
-    assert scan.count_rows() == sum(map(len, EXPECTED.values()))
+    assert scan.count_rows() == sum(map(len, expected().values()))
     found = {each.partition: (each.rows, each.first_offset, each.last_offset) for each in scan.statistics()}
-    assert found == {number: (len(rows), rows[0][0], rows[-1][0]) for number, rows in EXPECTED.items()}
+    assert found == {number: (len(rows), rows[0][0], rows[-1][0]) for number, rows in expected().items()}
 
 
 def rows_and_count(archive: Archive, topic: str, **options: Any) -> tuple[list[int], int]:
@@ -117,23 +131,23 @@ def test_records_above_a_segment_are_rows_and_hide_those_of_the_next_one(tmp_pat
 @pytest.mark.parametrize("cut", [1, 2, 4, 8, 10])
 def test_a_cut_at_any_offset_loses_and_doubles_no_row(archive: Archive, cut: int) -> None:
     """Records above the last offset of their header belong to the part with their own offset."""
-    numbers = [NAMES.index(name) for name in WRONG]
-    bounds = [{n: min(place, ENDS[n]) for n in numbers} for place in (0, cut, 1 << 40)]
+    numbers = [names().index(name) for name in WRONG]
+    bounds = [{n: min(place, ends()[n]) for n in numbers} for place in (0, cut, 1 << 40)]
     for mode in ("FAILFAST", "DROPMALFORMED"):
         parts = [
             rows_of(archive, partitions=numbers, starting_offsets=start, ending_offsets=end, mode=mode)
             for start, end in pairwise(bounds)
         ]
         assert {n: parts[0].get(n, []) + parts[1].get(n, []) for n in numbers} == {
-            n: EXPECTED.get(n, []) for n in numbers
+            n: expected().get(n, []) for n in numbers
         }
         counts = [
             archive.scan("odd", partitions=numbers, starting_offsets=start, ending_offsets=end).count_rows()
             for start, end in pairwise(bounds)
         ]
-        assert sum(counts) == sum(len(EXPECTED.get(n, ())) for n in numbers)
+        assert sum(counts) == sum(len(expected().get(n, ())) for n in numbers)
 
 
 def test_each_file_of_a_bug_report_is_among_them() -> None:
     """None of them is damaged."""
-    assert {*FILES} <= {*NAMES}
+    assert {*FILES} <= {*names()}
