@@ -38,12 +38,19 @@ settings.register_profile("repeatable", parent=settings(), derandomize=True)
 
 # In this order: the slowest folders start first, so that no process works alone at the end. In `make test-full` the
 # histories need the longest time, 40 minutes.
-_FIRST = ("histories", "spark", "faults", "consumer", "uploader", "endpoint", "dev", "reader", "common")
-# One process runs all tests of these folders, by its name: a second one would start another Spark session or broker.
+_FIRST = (
+    *("histories", "spark", "tables/spark", "common/store", "faults", "consumer", "uploader", "endpoint"),
+    *("dev", "reader", "common"),
+)
+# One process runs all tests of these folders and files, by its name: a second one would start their servers again.
 _TOGETHER = {
-    "tests/spark/session": "session",
-    "tests/consumer": "live broker",
-    "tests/endpoint/recorded": "live broker",
+    "tests/spark/session/": "session",
+    "tests/tables/spark/": "session of tables",
+    "tests/common/store/": "stores",
+    "tests/consumer/": "live broker",
+    "tests/endpoint/recorded/": "live broker",
+    "tests/tsctl/test_cli.py": "shipped",
+    **{f"tests/tsctl/commands/test_{name}.py": "shipped" for name in ("cat", "gaps", "get", "ls")},
 }
 _SUMMARY_FROM_SECONDS = 60  # a run of a few tests has no summary
 
@@ -52,8 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the folders in the order of `_FIRST`, then the others."""
 
     def place(item: pytest.Item) -> int:
-        folder = item.nodeid.split("/")[1].partition("::")[0]
-        return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
+        places = (number for number, folder in enumerate(_FIRST) if item.nodeid.startswith(f"tests/{folder}/"))
+        return next(places, len(_FIRST))
 
     items.sort(key=place)
 
@@ -73,10 +80,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
-    """Send the tests of one file to one process, and all of the folders of `_TOGETHER` with the same name."""
+    """Send the tests of one file to one process, and those of `_TOGETHER` with the same name."""
 
     def _split_scope(self, nodeid: str) -> str:
-        together = next((name for folder, name in _TOGETHER.items() if nodeid.startswith(f"{folder}/")), None)
+        together = next((name for place, name in _TOGETHER.items() if nodeid.startswith(place)), None)
         return super()._split_scope(nodeid) if together is None else together
 
 
