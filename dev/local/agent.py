@@ -24,7 +24,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from dev.local.forks import FORK_SERVER, Forked
+from dev.local import forks
+from dev.local.forks import Forked
 from dev.local.loopback_http import ERRORS, request
 from dev.local.ports import LOOPBACK, free_port
 from dev.local.process import Server
@@ -108,7 +109,7 @@ class AgentProcess(Server):
         arguments = ["ts-uploader", *self.command()[1:]]
         with self.log.open("ab") as log:
             env = {**os.environ, **self.variables()}
-            return FORK_SERVER.start(arguments, cwd=self.directory, env=env, output=log.fileno())
+            return forks.start(arguments, cwd=self.directory, env=env, output=log.fileno())
 
     def health(self) -> dict[str, Any]:
         """Return the object of `/healthz`; its `status` is "ok" or "failing".

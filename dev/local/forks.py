@@ -22,23 +22,42 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any, Final
 
-# Each program, with its function.
-PROGRAMS: Final = {"ts-uploader": ("ts_uploader.start", "main")}
-_PRELOADED: Final = (
-    "ts_uploader.cli",
-    "ts_uploader.agent",
-    "ts_uploader.leadership.kraft.leadership",
-    "ts_uploader.leadership.zookeeper.leadership",
-    "ts_common.store.s3.driver",
-    "boto3.s3.inject",
-    "confluent_kafka.admin",
-)
+
+@dataclass(frozen=True)
+class Program:
+    """A program that forks run.
+
+    Attributes:
+        module: of its function `main`.
+        preloaded: modules that the fork server imports.
+    """
+
+    module: str
+    preloaded: tuple[str, ...]
+
+
+PROGRAMS: Final = {
+    "ts-uploader": Program(
+        "ts_uploader.start",
+        (
+            "ts_uploader.cli",
+            "ts_uploader.agent",
+            "ts_uploader.leadership.kraft.leadership",
+            "ts_uploader.leadership.zookeeper.leadership",
+            "ts_common.store.s3.driver",
+            "boto3.s3.inject",
+            "confluent_kafka.admin",
+        ),
+    ),
+    "ts-endpoint": Program("ts_endpoint.start", ("ts_endpoint.cli", "ts_common.store.s3.driver", "boto3.s3.inject")),
+}
 _MOST_BYTES: Final = 1 << 20  # of a request
 _CHECKOUT: Final = Path(__file__).parents[2]
 _PR_SET_PDEATHSIG: Final = 1
@@ -98,19 +117,20 @@ class Forked:
 
 
 class ForkServer:
-    """The fork server of this process; it starts with the first fork, and ends with this process."""
+    """The fork server of one program; it starts with the first fork, and ends with this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
+        self._program = program
         self._lock = Lock()
         self._requests: socket.socket | None = None
 
     def start(
         self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int, errors: int | None = None
     ) -> Forked:
-        """Start a program.
+        """Start the program.
 
         Args:
-            arguments: a name of `PROGRAMS`, and its arguments.
+            arguments: its name, and its arguments.
             env: all its variables.
             output: descriptor of its standard output.
             errors: descriptor of its standard error; None for that of its output.
@@ -119,13 +139,20 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with self._lock, theirs:
             if self._requests is None:
-                self._requests = _launched()
+                self._requests = _launched(self._program)
             descriptors = [theirs.fileno(), output, output if errors is None else errors]
             socket.send_fds(self._requests, [request], descriptors)
         return Forked(list(arguments), int(ours.recv(64)), ours)
 
 
-FORK_SERVER: Final = ForkServer()
+_SERVERS: Final = {name: ForkServer(program) for name, program in PROGRAMS.items()}
+
+
+def start(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int, errors: int | None = None
+) -> Forked:
+    """Start a program of `PROGRAMS`, as `ForkServer.start` describes it."""
+    return _SERVERS[arguments[0]].start(arguments, cwd=cwd, env=env, output=output, errors=errors)
 
 
 def run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float) -> Ended:
@@ -135,7 +162,7 @@ def run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout:
         subprocess.TimeoutExpired: it ran longer than so many seconds; it was killed.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
-        process = FORK_SERVER.start(arguments, cwd=cwd, env=env, output=output.fileno(), errors=errors.fileno())
+        process = start(arguments, cwd=cwd, env=env, output=output.fileno(), errors=errors.fileno())
         try:
             code = process.wait(timeout)
         finally:
@@ -147,12 +174,12 @@ def run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout:
     return subprocess.CompletedProcess(list(arguments), code, *texts)
 
 
-def _launched() -> socket.socket:
+def _launched(program: Program) -> socket.socket:
     """Start the fork server, and return the connection for requests."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
     with theirs:
-        command = [sys.executable, "-m", "dev.local.forks", str(theirs.fileno())]
+        command = [sys.executable, "-m", "dev.local.forks", str(theirs.fileno()), *program.preloaded]
         # It ends when the connection does: with this process, however that ends.
         server = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], cwd=_CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
@@ -226,14 +253,13 @@ def _program(request: Mapping[str, Any], output: int, errors: int) -> Callable[[
     if os.environ.get("PYTHONPATH"):  # Python reads it at its start
         os.execv(Path(sys.executable).with_name(sys.argv[0]), sys.argv)
     sys.modules["__main__"].__package__ = None  # else messages have the name of this module
-    module, function = PROGRAMS[sys.argv[0]]
-    found: Callable[[], object] = getattr(import_module(module), function)
+    found: Callable[[], object] = import_module(PROGRAMS[sys.argv[0]].module).main
     return found
 
 
 def main() -> None:
     """Run the fork server, or a program in a fork of it."""
-    for name in _PRELOADED:
+    for name in sys.argv[2:]:
         import_module(name)
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     if program is not None:

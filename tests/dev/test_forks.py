@@ -19,10 +19,14 @@ def test_a_fork_prints_what_the_executable_prints(tmp_path: Path, path: str | No
     """Output, errors and exit status, in its own directory and with its own variables."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     env = env | {"COLUMNS": "300"} | ({} if path is None else {"PYTHONPATH": path})
-    for arguments in (["--version"], ["check", "none", "--cluster-id", "x"], ["run", "--none"]):
-        program = Path(sys.executable).with_name("ts-uploader")
+    for name, *arguments in (
+        ("ts-uploader", "--version"),
+        ("ts-uploader", "check", "none", "--cluster-id", "x"),
+        ("ts-endpoint", "serve", "--none"),
+    ):
+        program = Path(sys.executable).with_name(name)
         expected = subprocess.run([program, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True)  # noqa: PLW1510
-        ended = run(["ts-uploader", *arguments], cwd=tmp_path, env=env, timeout=60)
+        ended = run([name, *arguments], cwd=tmp_path, env=env, timeout=60)
         assert (ended.returncode, ended.stdout, ended.stderr) == (expected.returncode, expected.stdout, expected.stderr)
 
 
@@ -31,9 +35,9 @@ def test_a_fork_is_killed_alone_and_with_the_process_that_started_it(tmp_path: P
     script = """
 import os, sys, time
 from pathlib import Path
-from dev.local.forks import FORK_SERVER
+from dev.local.forks import start
 arguments = ["ts-uploader", "run", sys.argv[1], "--cluster-id", "x", "--server-properties", sys.argv[2]]
-made = [FORK_SERVER.start(arguments, cwd=Path("/"), env=dict(os.environ), output=2) for _ in range(2)]
+made = [start(arguments, cwd=Path("/"), env=dict(os.environ), output=2) for _ in range(2)]
 made[0].kill()
 print(made[0].wait(60), made[1].pid, os.getsid(made[1].pid) == made[1].pid, made[1].poll(), flush=True)
 time.sleep(600)

@@ -1,6 +1,7 @@
 """Processes of `ts-endpoint serve`, as an operator starts them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from dev.local import forks
 from dev.local.ports import free_ports
 from dev.local.waiting import wait_for
 from tests.made_archive import MadeArchive, batches, steps
@@ -70,11 +72,15 @@ class Running:
         self.http_address = f"127.0.0.1:{http_port}"
         self._log = log
         named = ("--url", archive, "--cluster", "prod") if isinstance(archive, str) else archive
-        command = [*prefix, sys.executable, "-m", "ts_endpoint.cli", "serve", *named, "--listen", self.address]
+        command = ["ts-endpoint", "serve", *named, "--listen", self.address, "--http-address", self.http_address]
+        env = {**os.environ} if environment is None else environment
+        self.process: subprocess.Popen[bytes] | forks.Forked
         with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [*command, "--http-address", self.http_address, *options], stderr=file, stdout=file, env=environment
-            )
+            if prefix:
+                program = [*prefix, str(Path(sys.executable).with_name(command[0])), *command[1:], *options]
+                self.process = subprocess.Popen(program, stderr=file, stdout=file, env=env)
+            else:
+                self.process = forks.start([*command, *options], cwd=Path.cwd(), env=env, output=file.fileno())
 
     @property
     def log(self) -> str:
