@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BUILDER := build/builder
 
 FUZZ_SECONDS ?= 300
 
@@ -69,8 +70,8 @@ docs: $(READY)
 	$(BIN)/python -m dev.pages
 
 # The release in dist/. WHEELS="agent tsctl" adds the dependencies of these extras, for hosts without an index.
-dist: $(READY)
-	$(BIN)/python -m dev.dist $(addprefix --wheels ,$(WHEELS))
+dist: $(BUILDER)/.ready
+	$(BUILDER)/bin/python -m dev.dist $(addprefix --wheels ,$(WHEELS))
 
 # All benchmarks run, even if one misses a goal; then the exit status is 1.
 bench: setup
@@ -110,14 +111,25 @@ test-parts: setup
 	@$(BIN)/python -m dev.local.go_programs
 	@$(BIN)/python -m dev.local.class_archives
 
-$(READY): requirements/dev.txt pyproject.toml
+define check_python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "ts-uploader needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1). Give another: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "Python's venv module is missing: apt-get install python3-venv" >&2; exit 1; }
+endef
+
+$(READY): requirements/dev.txt pyproject.toml
+	$(check_python)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@touch $@
+
+# A release needs setuptools alone, not what a checkout needs.
+$(BUILDER)/.ready: requirements/build.txt
+	$(check_python)
+	$(PYTHON) -m venv $(BUILDER)
+	$(BUILDER)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
 	@touch $@
 
 clean:

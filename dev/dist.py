@@ -3,13 +3,17 @@
 `dist/` then contains:
 
     ts_uploader-VERSION-py3-none-any.whl    the wheel
+    ts_uploader-VERSION.cdx.json            its bill of materials: all packages that its extras install
     ts-uploader-VERSION/                    the bundle that hosts, the fleet script and the image install from
     ts-uploader-VERSION.tar.gz              the same, packed
     SHA256SUMS                              of the files
 
-The bundle contains the wheel, `requirements/` (exact versions and hashes, the wheel's own among them), `deploy/`,
-`docs/` and `conf/`. With `--wheels` it also has `wheels/`: the locked dependencies, for hosts that have no index. Two
-builds of one commit are equal in every byte: times are the commit's (`SOURCE_DATE_EPOCH`), owners and modes are fixed.
+The bundle contains the wheel and its bill, `requirements/` (exact versions and hashes, the wheel's own among them),
+`deploy/`, `docs/` and `conf/`. With `--wheels` it also has `wheels/`: the locked dependencies, for hosts that have no
+index. Two builds of one commit are equal in every byte, also of two users and in two directories: times are the
+commit's (`SOURCE_DATE_EPOCH`), owners, modes and orders are fixed.
+
+It needs Python with pip and the setuptools of `requirements/build.txt`, and no other package.
 """
 
 import argparse
@@ -22,12 +26,13 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dev.local.jars import BUILD
+from dev.bill_of_materials import bill_of_materials, read_licences, read_locks
 
-CHECKOUT = BUILD.parent
+CHECKOUT = Path(__file__).resolve().parents[1]
 _PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 PACKAGES = tuple(each.rstrip("*") for each in _PROJECT["tool"]["setuptools"]["packages"]["find"]["include"])
 MODULES = tuple(f"{each}.py" for each in _PROJECT["tool"]["setuptools"]["py-modules"])
@@ -45,6 +50,7 @@ EXTRAS = (
     "azure",
 )  # those whose dependencies all have wheels
 _LOCK = "requirements/ts-uploader.txt"
+_UMASK = 0o022  # setuptools copies the modes of files into the wheel
 
 
 def version() -> str:
@@ -56,10 +62,13 @@ def commit_time() -> int:
     """Return `SOURCE_DATE_EPOCH`, else the time of the commit, else of the changelog, in seconds since 1970."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
-    asked = subprocess.run(
-        ["git", "log", "-1", "--format=%ct"], cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
-    return int(asked.stdout) if asked.returncode == 0 else int((CHECKOUT / "CHANGELOG.md").stat().st_mtime)
+    if git := shutil.which("git"):
+        asked = subprocess.run(
+            [git, "log", "-1", "--format=%ct"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+        )
+        if asked.returncode == 0:
+            return int(asked.stdout)
+    return int((CHECKOUT / "CHANGELOG.md").stat().st_mtime)
 
 
 def build_wheel(target: Path) -> Path:
@@ -77,21 +86,40 @@ def build_wheel(target: Path) -> Path:
             shutil.copytree(CHECKOUT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in (*MODULES, "pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(CHECKOUT / name, source)
+        for path in source.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(commit_time())}
         subprocess.run(
-            [*command, "--no-build-isolation", "-w", str(target), "."], cwd=source, env=environment, check=True
+            [*command, "--no-build-isolation", "-w", str(target), "."],
+            cwd=source,
+            env=environment,
+            umask=_UMASK,
+            check=True,
         )
     (wheel,) = target.glob(f"ts_uploader-{version()}-*.whl")
     return wheel
 
 
-def write_bundle(target: Path, wheel: Path, extras: tuple[str, ...] = ()) -> Path:
+def write_bill(target: Path, wheel: Path) -> Path:
+    """Write the bill of materials of a wheel, and return its file."""
+    locks = {
+        extra: file
+        for extra in _PROJECT["project"]["optional-dependencies"]
+        if extra != "dev" and (file := CHECKOUT / f"requirements/{extra}.txt").exists()
+    }
+    licences = read_licences(CHECKOUT / "requirements/licences.toml")
+    bill = target / f"ts_uploader-{version()}.cdx.json"
+    bill.write_text(bill_of_materials(version(), sha256(wheel), read_locks(locks), licences, commit_time()))
+    return bill
+
+
+def write_bundle(target: Path, released: Sequence[Path], extras: tuple[str, ...] = ()) -> Path:
     """Write the bundle's directory and return it.
 
     Args:
         target: directory of the bundle.
-        wheel: of the release.
+        released: the wheel and its bill of materials.
         extras: whose locked dependencies `wheels/` contains.
 
     Raises:
@@ -105,7 +133,9 @@ def write_bundle(target: Path, wheel: Path, extras: tuple[str, ...] = ()) -> Pat
             shutil.copytree(source, bundle / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, bundle)
-    shutil.copy(wheel, bundle)
+    for file in released:
+        shutil.copy(file, bundle)
+    wheel = released[0]
     (bundle / _LOCK).write_text(f"ts-uploader=={version()} \\\n    --hash=sha256:{sha256(wheel)}\n")
     for extra in extras:
         locked = bundle / "requirements" / f"{extra}.txt"
@@ -142,8 +172,9 @@ def build(target: Path, extras: tuple[str, ...] = ()) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     wheel = build_wheel(target)
-    bundle = write_bundle(target, wheel, extras)
-    files = sorted([wheel, pack(bundle)])
+    released = [wheel, write_bill(target, wheel)]
+    bundle = write_bundle(target, released, extras)
+    files = sorted([*released, pack(bundle)])
     (target / "SHA256SUMS").write_text("".join(f"{sha256(file)}  {file.name}\n" for file in files))
     return bundle
 

@@ -47,3 +47,14 @@ def test_all_lock_files_have_the_same_versions() -> None:
     assert versions["boto3"].keys() > {"agent.txt", "tables.txt", "tsctl.txt"}
     different = {name: files for name, files in versions.items() if len({*map(frozenset, files.values())}) > 1}
     assert not different
+
+
+def test_one_environment_serves_operator_analyst_and_application() -> None:
+    """The packages of `tsctl` are enough for the reader, Spark's source, schemas and the consumer."""
+    locked = {
+        extra: {*re.findall(r"^([\w.-]+)==", (CHECKOUT / f"requirements/{extra}.txt").read_text(), re.MULTILINE)}
+        for extra in ("tsctl", "reader", "spark", "schemas", "consumer")
+    }
+    assert {extra: packages - locked["tsctl"] for extra, packages in locked.items()} == {
+        extra: set() for extra in locked
+    }
