@@ -55,7 +55,7 @@ SEGMENT_BYTES: Final = 128 << 10
 KINDS: Final = {"Iceberg table": False, "Parquet files": True}
 LARGE: Final = {"none": NONE, "zstd": ZSTD}
 SLOWER, DRIVER_MB, TASK_MB = 1.5, 500.0, 500.0
-_WORKER: Final = "ts_reader.execution.worker"
+_WORKER: Final = "ts_reader.execution.worker_start"
 
 
 @dataclass(frozen=True)

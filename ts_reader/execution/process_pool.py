@@ -57,7 +57,7 @@ class WorkerProcess:
         with there:
             self._process = subprocess.Popen(  # noqa: S603  (this interpreter, with this module)
                 # -P: modules of the current directory are not for the worker.
-                [sys.executable, "-P", "-m", "ts_reader.execution.worker", str(there.fileno()), str(readable)],
+                [sys.executable, "-P", "-m", "ts_reader.execution.worker_start", str(there.fileno()), str(readable)],
                 pass_fds=(there.fileno(), readable),
                 process_group=0,  # Ctrl-C reaches the reader's process only, which ends this one
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The worker process: reads splits and runs tasks for another process, which starts this module.
+"""The worker process: reads splits and runs tasks for another process, which starts `worker_start`.
 
 ::
 
@@ -161,7 +161,3 @@ def _wait_readable(*descriptors: int, milliseconds: int | None = None) -> bool:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(milliseconds))
-
-
-if __name__ == "__main__":
-    main()

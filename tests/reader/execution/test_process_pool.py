@@ -221,6 +221,12 @@ def test_a_task_runs_in_a_worker() -> None:
     assert run_in_worker(os.getpid) != os.getpid()
 
 
+def test_a_worker_loads_no_package_only_because_it_is_installed() -> None:
+    """pyarrow would import pandas, and structlog rich."""
+    loaded = run_in_worker(partial(eval, "{*__import__('sys').modules} & {'numpy', 'pyarrow', 'pandas', 'rich'}"))
+    assert loaded == {"numpy", "pyarrow"}
+
+
 def test_a_task_whose_worker_is_killed_reports_it() -> None:
     """And what may have killed it."""
     with pytest.raises(StoreUnavailable, match="worker process ended with status -9"):
