@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.printable import printable
@@ -131,7 +130,9 @@ def _translated(form: ResultFormat) -> Iterator[None]:
 def _writer(form: ResultFormat, schema: pa.Schema, path: Path) -> Any:
     if form is ResultFormat.ARROW:
         return pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
-    return pq.ParquetWriter(path, schema, compression="zstd")
+    from pyarrow.parquet import ParquetWriter  # noqa: PLC0415  (only for such a file)
+
+    return ParquetWriter(path, schema, compression="zstd")
 
 
 @contextmanager

@@ -164,15 +164,16 @@ def test_a_command_loads_only_what_it_needs(hand_made: Archive, named: tuple[str
     """Listings and checks decode nothing and need no cluster; without a terminal no command draws."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
-    lines = ("ls", "-l", "segments", *named), ("gaps", *named), ("verify", *named), ("sql", *named, "select 1")
-    *looking, querying = _loaded(*lines)
+    lines = ("ls", "-l", "segments", *named), ("gaps", *named), ("verify", *named), ("status", "--help")
+    *looking, asking, querying = _loaded(*lines, ("sql", *named, "select 1"))
     undrawn = {"rich.console", "rich.progress", "pygments", "pandas", "jinja2", "plotly"}
-    unasked = {"confluent_kafka", "prometheus_client", "boto3", "urllib3"}
+    unasked = {"confluent_kafka", "prometheus_client", "boto3"}
     undecoded = {"numpy", "pyarrow", "llvmlite", "numba", "duckdb", "fastavro", "orjson"}
-    for loaded in looking:
+    for loaded in (*looking, asking):
         assert (undrawn | unasked | undecoded).isdisjoint(loaded)
+        assert ("urllib3" in loaded) == (loaded is asking)
     assert {"duckdb", "pyarrow"} <= querying
-    assert (undrawn | unasked).isdisjoint(querying)
+    assert (undrawn | unasked | {"pyarrow.parquet", "numba"}).isdisjoint(querying)
 
 
 @pytest.mark.full

@@ -6,12 +6,13 @@ The page has no script and fetches nothing. Text of agents stays text: the templ
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from typing import TYPE_CHECKING, Final
 
 from ts_common.printable import printable
 from ts_common.wording import counted
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 COLUMNS: Final = (
     *("Agent", "Broker", "Condition", "What was observed", "Last shipped", "Waiting"),
@@ -64,8 +65,10 @@ def render_fleet(rows: Iterable[FleetRow], failing: Sequence[str], silent: int, 
     )
 
 
-def page_template(file: str) -> Template:
+def page_template(file: str) -> "Template":
     """Return a page of this folder; it escapes markup, and characters that reorder or break a line."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415  (only for a page)
+
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
