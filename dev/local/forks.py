@@ -142,7 +142,9 @@ class ForkServer:
                 self._requests = _launched(self._program)
             descriptors = [theirs.fileno(), output, output if errors is None else errors]
             socket.send_fds(self._requests, [request], descriptors)
-        return Forked(list(arguments), int(ours.recv(64)), ours)
+        if not (pid := ours.recv(64)):
+            raise RuntimeError(f"the fork server of {arguments[0]} ended; its errors are those of this process")
+        return Forked(list(arguments), int(pid), ours)
 
 
 _SERVERS: Final = {name: ForkServer(program) for name, program in PROGRAMS.items()}
