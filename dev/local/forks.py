@@ -60,6 +60,9 @@ PROGRAMS: Final = {
 }
 _MOST_BYTES: Final = 1 << 20  # of a request
 _CHECKOUT: Final = Path(__file__).parents[2]
+# What a connection brings: of a fork that is a process of its own, and of its end.
+_STARTED: Final = "started"
+_ENDED: Final = "ended"
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -112,7 +115,7 @@ class Forked:
             self._connection.close()
             if not data:
                 raise RuntimeError(f"the fork server ended before {self.args[0]}, process {self.pid}")
-            self.returncode = int(data)
+            self.returncode = int(data.decode().removeprefix(_ENDED))
         return self.returncode
 
 
@@ -142,8 +145,9 @@ class ForkServer:
                 self._requests = _launched(self._program)
             descriptors = [theirs.fileno(), output, output if errors is None else errors]
             socket.send_fds(self._requests, [request], descriptors)
-        if not (pid := ours.recv(64)):
-            raise RuntimeError(f"the fork server of {arguments[0]} ended; its errors are those of this process")
+        kind, _, pid = ours.recv(64).decode().partition(" ")
+        if kind != _STARTED:
+            raise RuntimeError(f"{arguments[0]} or its fork server ended at its start; standard error has the reason")
         return Forked(list(arguments), int(pid), ours)
 
 
@@ -215,15 +219,14 @@ def serve(requests: socket.socket) -> Callable[[], object] | None:
             if (pid := os.fork()) == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for each in (requests, connection, *running.values()):
+                for each in (requests, *running.values()):
                     each.close()
                 os.close(wakeup)
                 os.close(waking)
-                return _program(json.loads(data), *descriptors[1:])
+                return _program(json.loads(data), connection, *descriptors[1:])
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
             running[pid] = connection
-            connection.send(str(pid).encode())
 
 
 def _report_ended(running: dict[int, socket.socket]) -> None:
@@ -233,10 +236,10 @@ def _report_ended(running: dict[int, socket.socket]) -> None:
             return
         connection = running.pop(pid)
         with connection, suppress(OSError):  # its test can have ended
-            connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+            connection.send(f"{_ENDED} {os.waitstatus_to_exitcode(status)}".encode())
 
 
-def _program(request: Mapping[str, Any], output: int, errors: int) -> Callable[[], object]:
+def _program(request: Mapping[str, Any], connection: socket.socket, output: int, errors: int) -> Callable[[], object]:
     """Make this fork a program's process, and return its function."""
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -251,6 +254,8 @@ def _program(request: Mapping[str, Any], output: int, errors: int) -> Callable[[
     os.environ.update(request["env"])
     time.tzset()
     os.chdir(request["cwd"])
+    with connection:
+        connection.send(f"{_STARTED} {os.getpid()}".encode())
     sys.argv = list(request["arguments"])
     if os.environ.get("PYTHONPATH"):  # Python reads it at its start
         os.execv(Path(sys.executable).with_name(sys.argv[0]), sys.argv)

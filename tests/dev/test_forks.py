@@ -46,8 +46,10 @@ time.sleep(600)
     command = [sys.executable, "-c", script, str(tmp_path), str(tmp_path / "x.properties")]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
-        status, pid, is_leader, polled = starter.stdout.readline().split()
-        assert (status, is_leader, polled) == (str(-signal.SIGKILL), "True", "None")
-        assert Path(f"/proc/{pid}").exists()
-        starter.kill()
+        try:
+            status, pid, is_leader, polled = starter.stdout.readline().split()
+            is_there = Path(f"/proc/{pid}").exists()
+        finally:
+            starter.kill()
+    assert (status, is_leader, polled, is_there) == (str(-signal.SIGKILL), "True", "None", True)
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the fork to end")
