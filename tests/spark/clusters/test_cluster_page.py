@@ -53,9 +53,9 @@ def test_executors_read_with_the_environment_that_spark_unpacked_for_them(filled
     pack_environment(job)
     assert shell.run(WITH_ARCHIVES).rstrip().endswith(CHECK.shown.rstrip())
     work = home / "work"
-    compiled = {path.relative_to(work).parts[1] for path in work.rglob("environment/**/ts_common/**/*.o")}
+    compiled = {path.relative_to(work).parts[1] for path in work.rglob("environment/**/ts_reader/**/*.o")}
     assert compiled, "no executor compiled the decoder in its own copy"
-    assert not list((job / "environment").rglob("ts_common/**/*.o")), "the driver's copy decoded records"
+    assert not list((job / "environment").rglob("ts_reader/**/*.o")), "the driver's copy decoded records"
 
 
 @pytest.mark.full
