@@ -218,7 +218,7 @@ def test_r05_a_stretch_without_an_epoch_vouches_for_nothing() -> None:
 def test_the_examples_of_reading_rule_2_are_true() -> None:
     """`docs/protocol.md` has the commit's epochs, those of a copy, and the copy's live part."""
     rule = PROTOCOL.read_text().partition("### Reading rule 2")[2].partition("\n### ")[0]
-    assert "of a copy that covers `[0,100)`" in rule
+    assert "for a copy that covers `[0,100)`" in rule
     examples = re.findall(r"^\| `(\[\[.*?\]\])` \| `(\[\[.*?\]\])` \| `\[0,(\d+)\)` \|", rule, re.MULTILINE)
     assert len(examples) == rule.count("\n| `")
     assert len(examples) > 10
