@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 
 _REFUSED = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as in a shell
@@ -63,7 +62,7 @@ def _load_structlog() -> None:
     hidden = Hidden("rich")
     sys.meta_path.insert(0, hidden)
     try:
-        import_module("structlog")
+        import structlog  # noqa: F401, PLC0415  (its packages may be missing)
     finally:
         sys.meta_path.remove(hidden)
 
