@@ -125,7 +125,8 @@ def test_the_container_stays_while_the_agent_ends(tmp_path: Path) -> None:
     )
     agent.chmod(0o755)
     text = script("supervisor").replace("/opt/venv/bin/ts-uploader", str(agent)).replace("sleep 15", "sleep 0.05")
-    command = ["/bin/sh", "-c", text, "ts-uploader", "--a", "--b c"]
+    # A shell cannot trap what its starter ignores, as `nohup` ignores SIGHUP.
+    command = ["env", "--default-signal=HUP", "/bin/sh", "-c", text, "ts-uploader", "--a", "--b c"]
 
     def lines() -> list[str]:
         return starts.read_text().splitlines() if starts.exists() else []
