@@ -65,7 +65,6 @@ _STARTED: Final = "started"
 _ENDED: Final = "ended"
 _PR_SET_PDEATHSIG: Final = 1
 
-
 Ended = subprocess.CompletedProcess[str]
 
 
