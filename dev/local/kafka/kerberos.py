@@ -19,11 +19,12 @@ from functools import partial
 from pathlib import Path
 
 from dev.local.debian import unpacked
-from dev.local.jars import BUILD, PACKAGE, build_once, run
+from dev.local.jars import BUILD, build_once, run
 from dev.local.ports import LOOPBACK, free_port
 from dev.local.process import Server
 
 REALM = "TEST"
+_REQUIREMENTS = BUILD.parent / "requirements" / "kerberos.txt"
 _KDC = ["krb5-kdc", "krb5-admin-server"]
 # Also where they are installed: the headers' libraries are links to files next to them.
 _LIBRARIES = ["libgssapi-krb5-2", "libkrb5-3", "libk5crypto3", "libkrb5support0", "libcom-err2"]
@@ -74,8 +75,7 @@ def kerberos_module() -> Path:
         ToolMissingError: as `debian_root`.
         BuildFailedError: pip or the compiler ended with an error.
     """
-    requirements = PACKAGE.parent / "requirements" / "kerberos.txt"
-    lines = requirements.read_text().partition("\nkerberos==")[2].partition("\npure-sasl")[0]
+    lines = _REQUIREMENTS.read_text().partition("\nkerberos==")[2].partition("\npure-sasl")[0]
     wanted = f"kerberos=={lines}"
     made_from = f"{sys.version}\n{wanted}".encode()
     return build_once(BUILD / "kerberos-module", made_from, partial(_build, wanted, debian_root()))
