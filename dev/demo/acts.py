@@ -18,6 +18,7 @@ from dev.demo.records import DAY_MS, HOUR_MS, Day
 from dev.demo.screen import Screen
 from dev.demo.shipping import Archive, Shipped, Watch, active_bases, size_of, wait_for_shipping
 from dev.demo.spark_runner import QueryFailedError, ask
+from dev.local import jdk
 from dev.local.agent import AgentProcess, write_config
 from dev.local.apt import ToolMissingError
 from dev.local.environment import isolate
@@ -258,10 +259,17 @@ def is_kept() -> bool:
     return os.environ.get("DEMO_KEEP", "") not in {"", "0"}
 
 
+# In one line, for a shell.
+_SPARK = (
+    'from pyspark.sql import SparkSession as S; print(S.builder.getOrCreate().read.format("kafka_segments")'
+    f'.option("cluster", "{CLUSTER}").option("subscribe", "{TOPIC}").load("{LOCATION}").count())'
+)
+
+
 def _keep(screen: Screen, cluster: LocalCluster, doors: Doors, endpoint: Endpoint) -> None:
     screen.section("The S3 server and the endpoint stay until Enter", "kept")
     screen.say("In another terminal, in this directory:")
-    variables = cluster.s3.environment() if cluster.s3 else {}
+    variables = {**(cluster.s3.environment() if cluster.s3 else {}), **jdk.variables()}
     screen.code([*(f"export {name}={value}" for name, value in variables.items()), "export PATH=$PWD/.venv/bin:$PATH"])
     screen.code(
         [
@@ -269,7 +277,8 @@ def _keep(screen: Screen, cluster: LocalCluster, doors: Doors, endpoint: Endpoin
             f"tsctl cat {TOPIC} --config {doors.shown} --max 3",
             f'tsctl sql --config {doors.shown} --value json "SELECT * FROM {TOPIC} LIMIT 3"',
             f"tsctl tables status --file {os.path.relpath(doors.directory / 'tables.yaml')}",
-            f"kcat -b {endpoint.bootstrap} -C -t {TOPIC} -c 3    # or any Kafka client",
+            f"kcat -b {endpoint.bootstrap} -C -t {TOPIC} -c 3    # Debian's package kcat, or any Kafka client",
+            f"python -c '{_SPARK}'",
         ]
     )
     screen.say("Enter ends the demo.")

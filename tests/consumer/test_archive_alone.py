@@ -18,11 +18,12 @@ FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> MadeArchive:
-    """Two partitions of two segments each."""
+    """Two partitions of two segments of 1 MB each."""
     made = in_directory(tmp_path_factory.mktemp("alone"))
     for partition in range(2):
         for base in (0, END // 2):
-            made.put_segment(TOPIC, base, batches(*steps(base, base + END // 2)), partition=partition)
+            log = batches(*steps(base, base + END // 2), value=bytes(2000))
+            made.put_segment(TOPIC, base, log, partition=partition)
         made.commit(TOPIC, END, highest_base=END // 2, partition=partition)
     return made
 
@@ -77,16 +78,17 @@ def test_a_topic_that_the_archive_lacks_is_logged_once(archive: MadeArchive) -> 
     assert (line["topic"], line["cluster"], line["location"]) == ("later", "prod", archive.location)
 
 
-def test_a_seek_drops_what_was_read_ahead(consumer: TieredConsumer) -> None:
-    """The next message is the one at the new offset, also of a logical one."""
-    consumer.assign([FIRST])
-    assert len(consumer.consume(10, 5)) == 10
-    for offset, expected in ((990, 990), (5, 5), (OFFSET_BEGINNING, 0), (OFFSET_END - 2000 - 3 + 1, END - 3)):
-        consumer.seek(TopicPartition(TOPIC, 0, offset))
-        assert consumer.position([FIRST])[0].offset == OFFSET_INVALID
-        message = consumer.poll(5)
-        assert message is not None
-        assert message.offset() == expected
+def test_e04_a_seek_drops_what_was_read_ahead(archive: MadeArchive) -> None:
+    """The next message is the one at the new offset, also of a logical one; there is room for one reading."""
+    with TieredConsumer(configuration(archive, tiered_storage_max_buffered_bytes=str(1 << 20))) as consumer:
+        consumer.assign([FIRST])
+        assert len(consumer.consume(10, 5)) == 10
+        for offset, expected in ((990, 990), (5, 5), (OFFSET_BEGINNING, 0), (OFFSET_END - 2000 - 3 + 1, END - 3)):
+            consumer.seek(TopicPartition(TOPIC, 0, offset))
+            assert consumer.position([FIRST])[0].offset == OFFSET_INVALID
+            message = consumer.poll(5)
+            assert message is not None
+            assert message.offset() == expected
 
 
 def test_a_paused_partition_is_silent_and_loses_nothing(consumer: TieredConsumer) -> None:

@@ -81,8 +81,8 @@ def test_what_is_ready_of_a_paused_partition_stays_in_order() -> None:
     assert made.take(9) == [(0, 2)]
 
 
-def test_what_is_ready_of_a_former_assign_is_dropped() -> None:
-    """A seek makes another object of the partition: what was fetched for the former one is not handed out."""
+def test_e04_what_is_ready_of_a_former_assign_is_dropped() -> None:
+    """A seek makes another object of the partition. Messages and events of the former one are not handed out."""
     made = Made()
     made.add([(0, 0), (1, 0), (0, 1)])
     assert made.ready.one() is None  # a lot of several partitions needs a search
@@ -91,6 +91,11 @@ def test_what_is_ready_of_a_former_assign_is_dropped() -> None:
     made.assignment.put(made.parts[0])
     made.add([(0, 40)])
     assert made.take(9) == [(1, 0), (0, 40)]
+    made.ready.add_events([Message(TOPIC, number, 5, error=KafkaError(KafkaError._PARTITION_EOF)) for number in (0, 1)])
+    made.ready.add_events([Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))])
+    made.assignment.put(Assigned((TOPIC, 0), 0))
+    assert made.ready.one() is None
+    assert made.take(9) == [(1, 5), (None, None)]
 
 
 def test_the_end_of_a_paused_partition_waits_behind_its_messages() -> None:
@@ -118,16 +123,6 @@ def test_a_lot_that_is_split_keeps_the_markers_behind_it() -> None:
     made.add([(0, 6), (1, 9)])
     assert made.ready.extend(made.parts[0], (8, 0))
     assert {part.key[1]: end for part, (end, _) in made.ready.take(9).ends.items()} == {0: 8, 1: 10}
-
-
-def test_an_event_of_a_former_assign_is_dropped() -> None:
-    """After a seek the end or the error of the former place misleads; those of other partitions stay."""
-    made = Made()
-    made.ready.add_events([Message(TOPIC, number, 5, error=KafkaError(KafkaError._PARTITION_EOF)) for number in (0, 1)])
-    made.ready.add_events([Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))])
-    made.assignment.put(Assigned((TOPIC, 0), 0))
-    assert made.ready.one() is None
-    assert made.take(9) == [(1, 5), (None, None)]
 
 
 @pytest.mark.parametrize("seed", cases(range(3), quick=[0]))

@@ -58,7 +58,7 @@ def damage(archive: MadeArchive) -> None:
 def test_e04_a_topic_that_was_created_again_never_continues_the_former_history(
     tmp_path: Path, mode: TierMode, change: Callable[[MadeArchive], None]
 ) -> None:
-    """Its archive has no commit yet, or a damaged one: brokers' topic id alone shows that it is another topic."""
+    """Its archive has no commit yet, or a damaged one, so only brokers' topic id shows it. An election shows itself."""
     archive = MadeArchive(tmp_path / "store")
     archive.put_incarnations("t", FORMER)
     archive.put_segment("t", 0, batches((0, 1000)))
@@ -75,6 +75,10 @@ def test_e04_a_topic_that_was_created_again_never_continues_the_former_history(
     tier.forget(TopicPartition("t", 0))  # as the minute does that a listing counts
     again = resolver.resolve(("t", 0), 1000, history=first.plan, refusal=None, epoch=0)
     assert (again.way, again.offset) == (Way.KAFKA, 1000)
+    archive.commit("t", 1000, epochs=((0, 0), (2, 600)))
+    tier.forget(TopicPartition("t", 0))
+    with pytest.raises(SeamRefused, match=r"an election removed records .* from offset 600 on"):
+        resolver.resolve(("t", 0), 1000, history=first.plan, refusal=None, epoch=0)
     brokers.id, brokers.start = LATER, 0
     archive.put_incarnations("t", FORMER, LATER)
     change(archive)

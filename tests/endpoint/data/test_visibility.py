@@ -39,7 +39,7 @@ def chunk_of(pieces: list[bytes]) -> Chunk:
 
 
 @given(kinds=BATCHES, ranges=HIDDEN, start=st.integers(0, 11))
-def test_a_consumer_gets_exactly_what_the_reader_shows(
+def test_e01_a_consumer_gets_exactly_what_the_reader_shows(
     kinds: list[tuple[str, int]], ranges: list[tuple[int, int, int]], start: int
 ) -> None:
     """Answers end where Java's rules would hide too much or too little, and each leads on."""

@@ -147,7 +147,7 @@ def test_an_id_that_the_archive_does_not_have_is_unknown(archive: MadeArchive) -
     ]
 
 
-def test_a_topic_that_was_created_again_is_not_read_by_its_former_id(archive: MadeArchive) -> None:
+def test_e05_a_topic_that_was_created_again_is_not_read_by_its_former_id(archive: MadeArchive) -> None:
     """The client gets INCONSISTENT_TOPIC_ID or UNKNOWN_TOPIC_ID, reads Metadata, and gets the new id."""
 
     async def read() -> tuple[list[ErrorCode], Any]:

@@ -145,7 +145,7 @@ def test_a_transaction_that_spans_two_holes_stays_withheld_for_the_second() -> N
     assert step.state.holes == (PassedHole(150, 160, ((7, 90),)),)
 
 
-def test_a_filled_hole_waits_for_a_hole_ahead_that_hides_the_same_transaction() -> None:
+def test_t03_a_filled_hole_waits_for_a_hole_ahead_that_hides_the_same_transaction() -> None:
     """Else a late claim would not add its records, and no later one would have its first offset."""
     known = PartitionClaims(0, 40, holes=(PassedHole(35, 40, ((7, 28),)),))
     ahead = PassedHole(44, 53, ((7, 28), (8, 40)))

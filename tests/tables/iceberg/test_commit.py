@@ -77,7 +77,7 @@ def is_whole(table: MadeTable, end: int = 100) -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionError("reset"), CommitFailedException("409")], ids=["lost", "conflict"])
-def test_a_commit_whose_answer_is_lost_is_found(table: MadeTable, error: Exception) -> None:
+def test_t01_a_commit_whose_answer_is_lost_is_found(table: MadeTable, error: Exception) -> None:
     """Also if a proxy repeated the request, and the answer is a conflict."""
 
     def commit(_: int, real: Callable[[], Any]) -> None:
@@ -256,12 +256,17 @@ def test_rows_that_others_deleted_end_a_run(table: MadeTable) -> None:
 
 
 def test_t02_a_rollback_is_found(table: MadeTable) -> None:
-    """Also with a foreign row on top: the next run would not add the lost rows."""
+    """Between plan and commit, or with a foreign row on top: the next run would not add the lost rows."""
     first = table.table.snapshots()[0].snapshot_id
-    table.table.manage_snapshots().rollback_to_snapshot(first).commit()
+
+    def commit(_: int, real: Callable[[], Any]) -> Any:
+        table.table.manage_snapshots().rollback_to_snapshot(first).commit()
+        return real()
+
+    for target in (faulty(table, commit)[0], table.iceberg()):
+        with pytest.raises(OperatorError, match="main was rolled back"):
+            run(table, target)
     assert found(table) is HeadFinding.ROLLED_BACK
-    with pytest.raises(OperatorError, match="main was rolled back"):
-        table.run()
     append(table)
     assert found(table) is HeadFinding.ROLLED_BACK
 

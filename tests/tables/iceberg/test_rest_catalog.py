@@ -58,20 +58,6 @@ def test_each_run_adds_what_is_new(table: MadeTable) -> None:
     assert offsets(table) == list(range(100))
 
 
-def test_a_commit_whose_answer_is_a_conflict_is_found(table: MadeTable) -> None:
-    """It has landed; a proxy repeated the request."""
-    target = table.iceberg()
-
-    def commit(_: int, real: Callable[[], Any]) -> None:
-        real()
-        raise CommitFailedException("409")
-
-    Faulty(target, commit)
-    assert run(table, target).records == 50
-    table.run()
-    assert offsets(table) == list(range(100))
-
-
 def test_the_second_of_two_runs_is_refused(table: MadeTable) -> None:
     """Both planned from the same head."""
     other, target = table.iceberg(), table.iceberg()

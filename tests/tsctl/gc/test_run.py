@@ -278,9 +278,9 @@ def test_g02_a_clock_that_differs_from_the_store_stops_the_run(archive: MadeArch
     assert store_time(archive.store, archive.keys, lambda: time.time() - 60) <= time.time() * 1000 - 59_000
 
 
-@pytest.mark.parametrize("content", [LogStart(20), LogStart(70, Lineage(2, 60, 100))], ids=["lower", "other lineage"])
-def test_a_log_start_that_is_not_the_plans_voids_it(archive: MadeArchive, content: LogStart) -> None:
-    """An election moved log.start down, or its number is the same in another lineage: nothing is deleted."""
+@pytest.mark.parametrize("content", [LogStart(20), LogStart(70, Lineage(2, 60, 100)), LogStart(70)], ids=str)
+def test_g05_a_log_start_that_is_not_the_plans_voids_it(archive: MadeArchive, content: LogStart) -> None:
+    """G05: it was moved down, or its number is the same in another lineage or by another writer."""
     size = ship(archive, "t", 0, 100)
     run(archive, keep_last(3, size))
     keys = archive.partition("t")

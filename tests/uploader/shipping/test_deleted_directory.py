@@ -452,7 +452,7 @@ def test_u45_a_checkpoint_counts_well_after_the_epoch_began_if_no_other_director
 
 
 def test_u45_the_last_reading_of_the_live_directory_counts(doomed: Doomed) -> None:
-    """A later reading can have the value of a topic that was created again; so can one of another directory."""
+    """A later one can be of a topic created again; so can one of another directory. Or an election cut the log."""
     log_dir, path = doomed.local.log_dir, doomed.local.path
     tracker = Tracker(OffsetReset.EARLIEST)
     checkpoint = log_dir / "replication-offset-checkpoint"
@@ -471,8 +471,9 @@ def test_u45_the_last_reading_of_the_live_directory_counts(doomed: Doomed) -> No
     (task,) = tracker.observe(DirectoryDeleted(listing, None))
     assert isinstance(task, ShipDeleted)
     assert (task.high_watermark, task.led, task.leadership.epoch) == (25, False, EPOCH)
-    other = replace(listing, identity=(0, 0))
-    assert [getattr(each, "high_watermark", 0) for each in tracker.observe(DirectoryDeleted(other, 7))] == [7]
+    later = replace(listing.last_epoch, epoch=EPOCH + 1)
+    for other in (replace(listing, identity=(0, 0)), replace(listing, last_epoch=later)):
+        assert [getattr(each, "high_watermark", 0) for each in tracker.observe(DirectoryDeleted(other, 7))] == [7]
     assert not tracker.observe(DirectoryDeleted(replace(listing, topic_id=None), None))
 
 
