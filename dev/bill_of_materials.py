@@ -19,7 +19,7 @@ from uuid import NAMESPACE_URL, uuid5
 PROJECT: Final = "ts-uploader"
 _PINNED: Final = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\]+?))? \\$")
 _HASH: Final = re.compile(r"    --hash=sha256:(?P<hash>[0-9a-f]{64})")
-_VIA: Final = re.compile(r"    #(?: via|  ) (?P<name>[\w.-]+)")  # one in the line, or each in a line after `# via`
+_VIA: Final = re.compile(r"    #(?: via|  ) (?P<name>[\w.][\w.-]*)")  # one in the line, or each in a line after `# via`
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def read_locks(files: Mapping[str, Path]) -> list[Locked]:
                 package.hashes.add(match["hash"])
             elif package is not None and (match := _VIA.match(line)):
                 package.users.add(match["name"])
-            elif line.strip() not in ("", "# via"):
+            elif line.strip() not in ("", "# via", "#   -c (workspace)"):  # a constraint of pyproject.toml
                 raise ValueError(f"{file.name}: unknown line: {line!r}; expected those of uv pip compile")
     return [found[key] for key in sorted(found)]
 
