@@ -3,9 +3,11 @@
 import os
 import pty
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+
+from dev.local.forks import start
 
 ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x9b2J\x9d0;title\x9c\x7f\u202egpj.exe\u2066x\u2069\u200e\u200f\u061c\u2028\u2029"
 _RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -18,16 +20,14 @@ def raw_in(text: str) -> list[str]:
 
 
 def on_terminal(command: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Run a command on a terminal that has no colours; its exit code, and what it wrote to both outputs."""
+    """Run a command on a terminal that has no colours; its exit code, and what it wrote to both outputs.
+
+    The command begins with the name of a program of `dev.local.forks`.
+    """
     ours, theirs = pty.openpty()
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, **(environment or {}), "TERM": "dumb", "COLUMNS": "300"},
-        )
+        variables = {**os.environ, **(environment or {}), "TERM": "dumb", "COLUMNS": "300"}
+        process = start(command, cwd=Path.cwd(), env=variables, output=theirs)
     finally:
         os.close(theirs)
     written = bytearray()

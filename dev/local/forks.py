@@ -6,8 +6,10 @@ line in `/proc` is that of the fork server. A test of that, of memory or of the 
 
     process = start(["ts-uploader", "run", ...], cwd=..., env=..., output=log)   # like subprocess.Popen
     process.pid, poll(), wait(seconds), returncode, send_signal(number), terminate(), kill()
+    write_command(path, "tsctl")   # an executable file that runs `tsctl` so; processes need `pass_fds=inherited()`
 
-The fork server imports no module that starts a thread, because a fork has only the thread that forked it.
+The fork server imports no module that starts a thread, because a fork has only the thread that forked it. The
+exception is that of Arrow's jemalloc, which starts again in a fork.
 """
 
 import atexit
@@ -20,6 +22,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +32,8 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any, Final
 
+from ts_common.installed import Hidden
+
 
 @dataclass(frozen=True)
 class Program:
@@ -37,10 +42,12 @@ class Program:
     Attributes:
         module: of its function `main`.
         preloaded: modules that the fork server imports.
+        hidden: packages that these find missing, as the program has it.
     """
 
     module: str
     preloaded: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
 
 
 PROGRAMS: Final = {
@@ -57,6 +64,16 @@ PROGRAMS: Final = {
         ),
     ),
     "ts-endpoint": Program("ts_endpoint.start", ("ts_endpoint.cli", "ts_common.store.s3.driver", "boto3.s3.inject")),
+    "tsctl": Program(
+        "tsctl.start",
+        (
+            "tsctl.cli",
+            *(f"tsctl.commands.{name}" for name in ("cat", "consume", "cost", "gc", "report", "sql", "tables")),
+            *("rich.progress", "structlog.dev", "ts_common.store.s3.driver", "boto3.s3.inject", "confluent_kafka"),
+            *("pyarrow.dataset", "duckdb", "ts_reader.archive", "ts_reader.decode.segment_decoder", "llvmlite.binding"),
+        ),
+        hidden=("pandas",),
+    ),
 }
 _MOST_BYTES: Final = 1 << 20  # of a request
 _CHECKOUT: Final = Path(__file__).parents[2]
@@ -64,6 +81,18 @@ _CHECKOUT: Final = Path(__file__).parents[2]
 _STARTED: Final = "started"
 _ENDED: Final = "ended"
 _PR_SET_PDEATHSIG: Final = 1
+_COMMAND: Final = """\
+#!{python} -IS
+import json, os, socket, sys
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+request = {{"arguments": ["{name}", *sys.argv[1:]], "cwd": os.getcwd(), "env": dict(os.environ)}}
+data = json.dumps(request).encode()
+socket.send_fds(socket.socket(fileno={requests}), [data], [theirs.fileno(), 1, 2])
+theirs.close()
+ours.recv(64)
+code = int(ours.recv(64).split()[1])
+os._exit(code if code >= 0 else 128 - code)
+"""
 
 Ended = subprocess.CompletedProcess[str]
 
@@ -121,8 +150,8 @@ class Forked:
 class ForkServer:
     """The fork server of one program; it starts with the first fork, and ends with this process."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = Lock()
         self._requests: socket.socket | None = None
 
@@ -139,18 +168,23 @@ class ForkServer:
         """
         request = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with self._lock, theirs:
-            if self._requests is None:
-                self._requests = _launched(self._program)
+        with theirs:
             descriptors = [theirs.fileno(), output, output if errors is None else errors]
-            socket.send_fds(self._requests, [request], descriptors)
+            socket.send_fds(self.requests(), [request], descriptors)
         kind, _, pid = ours.recv(64).decode().partition(" ")
         if kind != _STARTED:
             raise RuntimeError(f"{arguments[0]} or its fork server ended at its start; standard error has the reason")
         return Forked(list(arguments), int(pid), ours)
 
+    def requests(self) -> socket.socket:
+        """Return the connection for requests, of a fork server that runs."""
+        with self._lock:
+            if self._requests is None:
+                self._requests = _launched(self._name)
+            return self._requests
 
-_SERVERS: Final = {name: ForkServer(program) for name, program in PROGRAMS.items()}
+
+_SERVERS: Final = {name: ForkServer(name) for name in PROGRAMS}
 
 
 def start(
@@ -158,6 +192,18 @@ def start(
 ) -> Forked:
     """Start a program of `PROGRAMS`, as `ForkServer.start` describes it."""
     return _SERVERS[arguments[0]].start(arguments, cwd=cwd, env=env, output=output, errors=errors)
+
+
+def write_command(path: Path, name: str) -> None:
+    """Write an executable file that runs a program of `PROGRAMS` as a fork, for the shell of a page's commands."""
+    requests = _SERVERS[name].requests().fileno()
+    path.write_text(_COMMAND.format(python=sys.executable, name=name, requests=requests))
+    path.chmod(0o755)
+
+
+def inherited() -> list[int]:
+    """Return the descriptors that commands of `write_command` need."""
+    return [requests.fileno() for server in _SERVERS.values() if (requests := server._requests) is not None]
 
 
 def run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float) -> Ended:
@@ -175,19 +221,23 @@ def run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout:
         texts = []
         for file in (output, errors):
             file.seek(0)
-            texts.append(file.read().decode())
+            texts.append(file.read().decode(errors="surrogateescape"))
     return subprocess.CompletedProcess(list(arguments), code, *texts)
 
 
-def _launched(program: Program) -> socket.socket:
+def _launched(name: str) -> socket.socket:
     """Start the fork server, and return the connection for requests."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
     with theirs:
-        command = [sys.executable, "-m", "dev.local.forks", str(theirs.fileno()), *program.preloaded]
         # It ends when the connection does: with this process, however that ends.
         server = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], cwd=_CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
+            [sys.executable, "-m", "dev.local.forks", str(theirs.fileno()), name],
+            pass_fds=[theirs.fileno()],
+            cwd=_CHECKOUT,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
     def end() -> None:
@@ -215,7 +265,10 @@ def serve(requests: socket.socket) -> Callable[[], object] | None:
             if not data:
                 return None
             connection = socket.socket(fileno=descriptors[0])
-            if (pid := os.fork()) == 0:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of jemalloc's thread
+                pid = os.fork()
+            if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for each in (requests, *running.values()):
@@ -249,6 +302,9 @@ def _program(request: Mapping[str, Any], connection: socket.socket, output: int,
     os.dup2(errors, 2)
     os.close(output)
     os.close(errors)
+    # Those of the fork server can seek, as its own files do, and have lines or blocks as these need.
+    sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
@@ -265,8 +321,12 @@ def _program(request: Mapping[str, Any], connection: socket.socket, output: int,
 
 def main() -> None:
     """Run the fork server, or a program in a fork of it."""
-    for name in sys.argv[2:]:
+    preloading = PROGRAMS[sys.argv[2]]
+    hidden = Hidden(*preloading.hidden)
+    sys.meta_path.insert(0, hidden)
+    for name in preloading.preloaded:
         import_module(name)
+    sys.meta_path.remove(hidden)
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     if program is not None:
         program()

@@ -1,12 +1,12 @@
 """`tsctl consume` prints what `kafka-console-consumer` prints, from the archive and from Kafka."""
 
+import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from dev.local.forks import run
 from dev.local.kafka.cluster import Record
 from tests.consumer.archives import Both, fill, ship
 from tests.docs.commands import CHECKOUT
@@ -22,11 +22,10 @@ SHOWN = [word for part in (*PARTS, "null.literal=NULL", "key.separator=|") for w
 
 def printed(archive: MadeArchive, *arguments: str, code: int = 0) -> tuple[str, str]:
     """Return standard output and standard error of `tsctl consume`."""
-    command = [sys.executable, "-m", "tsctl.cli", "consume", *arguments]
-    command += ["--url", archive.location, "--cluster", CLUSTER]
-    ended = subprocess.run(command, cwd=CHECKOUT, capture_output=True, timeout=120, check=False)
-    assert ended.returncode == code, ended.stderr.decode()
-    return ended.stdout.decode("utf-8", "surrogateescape"), ended.stderr.decode()
+    command = ["tsctl", "consume", *arguments, "--url", archive.location, "--cluster", CLUSTER]
+    ended = run(command, cwd=CHECKOUT, env=os.environ, timeout=120)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout, ended.stderr
 
 
 def test_each_line_is_that_of_kafkas_tool(both: Both) -> None:
@@ -114,8 +113,8 @@ def test_json_lines_are_those_of_cat(archive: MadeArchive) -> None:
     out, _ = printed(
         archive, "--mode", "TIERED_STORAGE_ONLY", "--topic", TOPIC, "--from-beginning", "--max-messages", "20", "--json"
     )
-    command = [sys.executable, "-m", "tsctl.cli", "cat", TOPIC, "--url", archive.location, "--cluster", CLUSTER]
-    expected = subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=True, timeout=120).stdout.decode()
+    command = ["tsctl", "cat", TOPIC, "--url", archive.location, "--cluster", CLUSTER]
+    expected = run(command, cwd=CHECKOUT, env=os.environ, timeout=120).stdout
     assert sorted(out.splitlines()) == sorted(expected.splitlines())
 
 

@@ -8,28 +8,45 @@ from pathlib import Path
 
 import pytest
 
-from dev.local.forks import run
+from dev.local.forks import inherited, run, write_command
 from dev.local.waiting import wait_for
 
 CHECKOUT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("path", [None, str(CHECKOUT)], ids=["a fork", "with PYTHONPATH"])
-def test_a_fork_prints_what_the_executable_prints(tmp_path: Path, path: str | None) -> None:
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        (("ts-uploader", "check", "none", "--cluster-id", "x"), {}),
+        (("ts-uploader", "--version"), {"PYTHONPATH": str(CHECKOUT)}),
+        (("ts-endpoint", "serve", "--none"), {}),
+        (("tsctl", "ls", "t\xe9", "--url", "file:///none", "--cluster", "x"), {}),
+    ],
+)
+def test_a_fork_and_its_command_print_what_the_executable_prints(
+    tmp_path: Path, words: tuple[str, ...], more: dict[str, str]
+) -> None:
     """Output, errors and exit status, in its own directory and with its own variables."""
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    env = env | {"COLUMNS": "300"} | ({} if path is None else {"PYTHONPATH": path})
-    for name, *arguments in (
-        ("ts-uploader", "--version"),
-        ("ts-uploader", "check", "none", "--cluster-id", "x"),
-        ("ts-endpoint", "serve", "--none"),
-    ):
-        program = Path(sys.executable).with_name(name)
-        expected = subprocess.run(
-            [program, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"COLUMNS": "300"} | more
+    name, *arguments = words
+    write_command(tmp_path / "command", name)
+
+    def printed(program: Path) -> tuple[int, str, str]:
+        ended = subprocess.run(
+            [program, *arguments],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            pass_fds=inherited(),
         )
-        ended = run([name, *arguments], cwd=tmp_path, env=env, timeout=60)
-        assert (ended.returncode, ended.stdout, ended.stderr) == (expected.returncode, expected.stdout, expected.stderr)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    expected = printed(Path(sys.executable).with_name(name))
+    forked = run(words, cwd=tmp_path, env=env, timeout=60)
+    assert (forked.returncode, forked.stdout, forked.stderr) == expected
+    assert printed(tmp_path / "command") == expected
 
 
 def test_a_fork_is_killed_alone_and_with_the_process_that_started_it(tmp_path: Path) -> None:

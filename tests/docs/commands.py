@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dev.local.forks import inherited
+
 CHECKOUT = Path(__file__).parents[2]
 _SECONDS = 800  # an installation needs half a minute on a quiet machine
 _FENCE = re.compile(r"```(\w*)")
@@ -166,6 +168,7 @@ class Shell:
             text=True,
             timeout=_SECONDS,
             check=False,
+            pass_fds=inherited(),
         )
         if ended.returncode != code:
             raise CommandFailedError(f"code {ended.returncode}\n{script}\n{ended.stdout}{ended.stderr}")

@@ -4,9 +4,9 @@ import json
 import re
 from pathlib import Path
 
+from dev.local.forks import write_command
 from tests.docs.commands import CHECKOUT, Shell, blocks
 from tests.docs.conftest import Beside
-from tests.tsctl.running import PROGRAM
 from tsctl.cost.bill import Item
 from tsctl.cost.prices import Prices, StorageClass, read_prices
 
@@ -17,7 +17,8 @@ def test_the_commands_of_the_page_run(beside: Beside, tmp_path: Path) -> None:
     """A change has its columns, and the JSON contains the objects in the bucket."""
     assert beside.archive.cluster.s3 is not None
     places = {"/etc/ts-uploader/conf": str(beside.config)}
-    shell = Shell(tmp_path, places, Path(PROGRAM).parent, beside.archive.cluster.s3.environment())
+    write_command(tmp_path / "tsctl", "tsctl")
+    shell = Shell(tmp_path, places, tmp_path, beside.archive.cluster.s3.environment())
     (block,) = blocks(PAGE, language="sh")
     text = shell.run(block)
     plain, document = text.partition("\n{")[0], json.loads("{" + text.partition("\n{")[2])

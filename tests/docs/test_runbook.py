@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.forks import write_command
 from dev.local.jvm import java_command
 from tests.docs.commands import CHECKOUT, CommandFailedError, Shell, blocks, commands
 from tests.docs.conftest import TOPIC, Beside
@@ -58,11 +59,11 @@ def shell(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     made = {
         "journalctl": _JOURNALCTL.format(log=beside.agent.log),
         "systemctl": "true",
-        "tsctl": shlex.join([str(Path(sys.executable).with_name("tsctl"))]) + ' "$@"',
         **{tool: shlex.join(java_command("3.9", main, [])) + ' "$@"' for tool, main in _KAFKA.items()},
     }
     for name, line in made.items():
         write_program(programs / name, line)
+    write_command(programs / "tsctl", "tsctl")
     broker = beside.archive.cluster.brokers[1]
     places = {
         "http://127.0.0.1:9464": f"http://{beside.agent.address}",

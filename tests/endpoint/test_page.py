@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.forks import write_command
 from dev.local.jvm import java_command
 from dev.local.kcat import kcat
 from dev.local.ports import free_ports
@@ -66,12 +67,12 @@ def shell(endpoint: Running, tmp_path: Path) -> Shell:
     program, environment = kcat()
     made = {
         "kcat": f"LD_LIBRARY_PATH={shlex.quote(environment.get('LD_LIBRARY_PATH', ''))} {shlex.quote(program)}",
-        "ts-endpoint": f"PYTHONPATH={CHECKOUT} {sys.executable} -m ts_endpoint.cli",
         **{tool: shlex.join(java_command("3.9", main, [])) for tool, main in _KAFKA.items()},
     }
     for name, line in made.items():
         (programs / name).write_text(f'#!/bin/bash\n{line} "$@"\n')
         (programs / name).chmod(0o755)
+    write_command(programs / "ts-endpoint", "ts-endpoint")
     (tmp_path / "password").write_text("correct horse\n")
     return Shell(tmp_path, {"127.0.0.1:9092": endpoint.address, "/etc/ts-endpoint": str(tmp_path)}, programs)
 

@@ -3,16 +3,15 @@
 import json
 import os
 import pty
-import subprocess
 from pathlib import Path
 from urllib.request import url2pathname
 
 import pytest
 
+from dev.local.forks import run, start
 from tests.common.log_format.build import batch, record
 from tests.hostile_text import ESCAPES, on_terminal, raw_in
 from tests.spark.archives import Archive
-from tests.tsctl.running import PROGRAM
 from ts_common.archive.gap_records import Gap
 from tsctl.exit_codes import ExitCode
 
@@ -63,7 +62,7 @@ def test_r16_no_text_of_the_store_commands_the_terminal(
 ) -> None:
     """The text is shown, with its control and bidirectional characters escaped."""
     arguments = command if command[0].startswith("no-such") else (*command, *named)
-    code, written = on_terminal([PROGRAM, *arguments])
+    code, written = on_terminal(["tsctl", *arguments])
     assert said in written
     assert raw_in(written) == []
     assert code != ExitCode.BROKEN
@@ -72,7 +71,7 @@ def test_r16_no_text_of_the_store_commands_the_terminal(
 
 def test_escaped_records_are_equal_json(named: tuple[str, ...]) -> None:
     """A program that parses the lines gets the value that was produced."""
-    _, written = on_terminal([PROGRAM, "cat", "t", "--max", "1", *named])
+    _, written = on_terminal(["tsctl", "cat", "t", "--max", "1", *named])
     line = next(line for line in written.splitlines() if line.startswith("{"))
     assert json.loads(line)["value"] == ESCAPES
 
@@ -80,7 +79,7 @@ def test_escaped_records_are_equal_json(named: tuple[str, ...]) -> None:
 def test_r16_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path: Path) -> None:
     """Neither its markup nor the data of its script contains one."""
     page = tmp_path / "report.html"
-    _, written = on_terminal([PROGRAM, "report", "--output", str(page), *named])
+    _, written = on_terminal(["tsctl", "report", "--output", str(page), *named])
     assert "because" in page.read_text()
     assert raw_in(written + page.read_text().partition("<script>")[0]) == []
     data = page.read_text().partition("const charts = ")[2].partition(";\n")[0]
@@ -100,12 +99,13 @@ def test_a_progress_bar_removes_no_line_of_a_redirected_output(
     named: tuple[str, ...], command: tuple[str, ...], tmp_path: Path
 ) -> None:
     """With standard error on a terminal, all lines are in the file, and the bar is removed at the end."""
-    expected = subprocess.run([PROGRAM, *command, *named], capture_output=True, check=False)
+    words = ["tsctl", *command, *named]
+    expected = run(words, cwd=tmp_path, env=os.environ, timeout=60)
     here, there = pty.openpty()
     file = tmp_path / "lines"
     with file.open("wb") as lines:
         terminal = {**os.environ, "TERM": "xterm-256color"}  # on a dumb one no bar is drawn
-        process = subprocess.Popen([PROGRAM, *command, *named], stdout=lines, stderr=there, env=terminal)
+        process = start(words, cwd=tmp_path, env=terminal, output=lines.fileno(), errors=there)
     os.close(there)
     drawn = b""
     try:
@@ -115,7 +115,7 @@ def test_a_progress_bar_removes_no_line_of_a_redirected_output(
         pass
     os.close(here)
     assert process.wait(60) == expected.returncode
-    assert file.read_bytes() == expected.stdout != b""
+    assert file.read_text() == expected.stdout != ""
     assert b"\x1b[2K" in drawn  # a bar was drawn, and its line is erased
 
 
@@ -125,6 +125,6 @@ def test_r16_csv_on_a_terminal_is_escaped(named: tuple[str, ...]) -> None:
         ("cat", "t", "--format", "csv"),
         ("sql", "--allow-loss", "--format", "csv", f'select key as "{ESCAPES}" from t'),
     ):
-        _, shown = on_terminal([PROGRAM, *command, *named])
+        _, shown = on_terminal(["tsctl", *command, *named])
         assert raw_in(shown) == []
         assert "pwned" in shown

@@ -1,13 +1,11 @@
 """`ts-uploader` on a terminal: no path, key or value of a file that it reads commands it."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.hostile_text import ESCAPES, on_terminal, raw_in
 
-PROGRAM = str(Path(sys.executable).with_name("ts-uploader"))
 # As Java's properties and the shell can name them; a newline would end the value.
 VALUE = ESCAPES.replace("\u2028", "").replace("\u2029", "")
 PROPERTIES = "".join(character if " " <= character <= "~" else f"\\u{ord(character):04x}" for character in VALUE)
@@ -25,7 +23,7 @@ def test_r16_no_text_of_a_file_commands_the_terminal(tmp_path: Path, command: tu
     broker.write_text(f"broker.id=1\nlog.dirs={tmp_path}/logs{PROPERTIES},/no{PROPERTIES}\nzookeeper.connect=h:1\n")
     for cluster in ("prod", f"prod{VALUE}"):
         arguments = (str(conf), "--server-properties", str(broker), "--cluster-id", cluster)
-        code, written = on_terminal([PROGRAM, *command, *arguments])
+        code, written = on_terminal(["ts-uploader", *command, *arguments])
         assert "pwned" in written
         assert raw_in(written) == []
         assert code == 2

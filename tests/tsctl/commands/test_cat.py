@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dev.local import forks
 from dev.local.oracle import OracleRecord
 from tests.common.log_format.build import batch, record, sized, varint
 from tests.made_archive import batches, steps
@@ -284,8 +285,8 @@ def test_a_corrupt_place_is_left_out_or_a_line_of_its_own(hand_made: Archive, na
 
     def lines(mode: str) -> list[dict[str, Any]]:
         # A process of its own: a logger keeps the standard error of the first test that it writes in.
-        ended = subprocess.run([PROGRAM, "cat", "t", *named, "--mode", mode], capture_output=True, check=True)
-        assert b"corrupt_batches_skipped" in ended.stderr
+        ended = forks.run(["tsctl", "cat", "t", *named, "--mode", mode], cwd=Path.cwd(), env=os.environ, timeout=60)
+        assert "corrupt_batches_skipped" in ended.stderr
         return [json.loads(line) for line in ended.stdout.splitlines()]
 
     whole = batches((0, 10), (10, 20))

@@ -1,6 +1,7 @@
 """`tsctl tables`: create, run and status of the tables of a file."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dev.local import forks
 from dev.local.agent import write_config
 from dev.local.waiting import wait_for
 from tests.made_archive import MadeArchive, batches, steps
-from tests.tsctl.running import PROGRAM, Ended, Run
+from tests.tsctl.running import Ended, Run
 from ts_common.archive.table_claims import tables_with_claims
 from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
@@ -360,10 +362,11 @@ def test_the_schema_of_the_file_is_printed(run: Run) -> None:
 
 def test_a_loop_adds_new_records_until_it_is_stopped(archive: MadeArchive, tmp_path: Path) -> None:
     """A file shows each run when it ends. SIGTERM ends the loop after the current run, with exit code 0."""
-    command = [PROGRAM, "tables", "run", "--every", "1s", "--workers", "1", "backup.t"]
-    subprocess.run([PROGRAM, "tables", "create"], cwd=tmp_path, check=True, capture_output=True)
+    command = ["tsctl", "tables", "run", "--every", "1s", "--workers", "1", "backup.t"]
+    assert forks.run(["tsctl", "tables", "create"], cwd=tmp_path, env=os.environ, timeout=60).returncode == 0
     log = tmp_path / "log"
-    with log.open("w") as output, subprocess.Popen(command, cwd=tmp_path, stdout=output) as process:
+    with log.open("w") as output:
+        process = forks.start(command, cwd=tmp_path, env=os.environ, output=output.fileno())
         try:
             wait_for(lambda: "100 records" in log.read_text(), "the first run", 60)
             put(archive, "t", 100, 150)

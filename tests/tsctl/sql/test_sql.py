@@ -3,14 +3,14 @@
 import csv
 import io
 import json
-import subprocess
-import sys
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from dev.local import forks
 from tests.made_archive import MadeArchive, batches, steps
 from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.transactions import data
@@ -150,11 +150,9 @@ def test_a_cut_shows_topics_as_of_a_time(sql: Run, archive: MadeArchive) -> None
     assert ended.code == 2
     assert "cut at 2025-12-31T23:00:00.000Z: records up to then can be missing in a-b-0: " in ended.err
     assert len(ended.err.splitlines()) == 1
-    place = ["--url", archive.location, "--cluster", "prod", "--at", f"@{TIME}", "--unproven", joined]
+    place = ["tsctl", "sql", "--url", archive.location, "--cluster", "prod", "--at", f"@{TIME}", "--unproven", joined]
     # In a process of its own: in this one, loggers keep the standard error of the first test that logged.
-    done = subprocess.run(
-        [sys.executable, "-m", "tsctl.cli", "sql", *place], capture_output=True, text=True, check=True, timeout=300
-    )
+    done = forks.run(place, cwd=Path.cwd(), env=os.environ, timeout=300)
     assert done.stdout.split()[-1] == "6"
     assert "can be missing in a-b-0" in done.stderr
 
