@@ -52,8 +52,10 @@ def _class_archive(line: Line, main: str) -> list[str]:
     name = f"{main}.jsa"
     if _written_to is not None:
         return [*_QUIET, f"-XX:ArchiveClassesAtExit={_written_to / name}"]
-    archive = class_archives(line) / name
-    return [*_QUIET, f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    for archive in (class_archives(line) / name, class_archives(line) / "kafka.Kafka.jsa"):
+        if archive.exists():  # other programs load many classes of the broker too
+            return [*_QUIET, f"-XX:SharedArchiveFile={archive}"]
+    return []
 
 
 def named_host() -> list[str]:

@@ -71,7 +71,7 @@ def dump(
     if line is not None:
         return _dump_by_process(line, arguments, seconds)
     try:
-        found = resident_jvm(_HEAP_MB).call("dump", "\n".join(arguments).encode(), seconds=seconds)
+        found = resident_jvm().call("dump", "\n".join(arguments).encode(), seconds=seconds)
     except (CommandFailedError, JvmLostError) as error:
         raise OracleFailedError(f"the oracle failed on {', '.join(topics)} of {bootstrap}:\n{error}") from error
     return [record_of(text) for text in found.splitlines()]

@@ -1,8 +1,8 @@
 """A JVM that stays and runs commands with Kafka 4.1's classes, so that each call costs less than a millisecond.
 
 The commands are in one table, `COMMANDS` of `resident/Resident.java`; a module of Python for each encodes its arguments
-and decodes its result (`consumed_logs` for `consume`, `oracle` for `dump`). The process starts at the first call, and
-again after a call that it did not answer in time or during which it ended.
+and decodes its result (`consumed_logs` for `consume`, `oracle` for `dump`, `kafka.tools` for `tool`). The process
+starts at the first call, and again after a call that it did not answer in time or during which it ended.
 
 `resident_jvm()` is the JVM that all callers in this process share.
 """
@@ -23,7 +23,8 @@ from dev.local.jvm import java_command
 
 # Consumers would write INFO lines to standard output, among results.
 QUIET: Final = ("-Dlog4j.configuration=", "-Dlog4j2.configurationFile=", "-Dorg.apache.logging.log4j.level=OFF")
-_HEAP_MB: Final = 160
+SMALL_HEAP_MB: Final = 160
+_HEAP_MB: Final = 512
 _ANSWER_HEAD: Final = struct.Struct(">bi")
 _ARGUMENTS_SIZE: Final = struct.Struct(">i")
 _NAME_SIZE: Final = struct.Struct(">H")
@@ -40,7 +41,7 @@ class JvmLostError(RuntimeError):
 class ResidentJvm:
     """One JVM, and calls to it, one after the other; threads may share it."""
 
-    def __init__(self, heap_mb: int = _HEAP_MB) -> None:
+    def __init__(self, heap_mb: int = SMALL_HEAP_MB) -> None:
         """Start nothing yet.
 
         Args:

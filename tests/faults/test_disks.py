@@ -2,15 +2,14 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from dev.local.jvm import java_command
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.kafka.tools import REASSIGN, output_of
 from dev.local.proxy.actions import Hold
 from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
@@ -58,8 +57,7 @@ def order_move(cluster: LocalCluster, directory: Path, topic: str, brokers: list
         )
     )
     arguments = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan), "--execute"]
-    command = java_command("3.9", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", arguments)
-    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+    output_of(REASSIGN, arguments, seconds=PATIENCE)
 
 
 def move(cluster: LocalCluster, directory: Path, topic: str, brokers: list[int], to: Path) -> None:

@@ -20,7 +20,7 @@ import pyarrow
 from awscrt.checksums import crc32
 
 from dev.local.consumed_logs import Consumed, consume
-from dev.local.resident_jvm import CommandFailedError, JvmLostError, resident_jvm
+from dev.local.resident_jvm import SMALL_HEAP_MB, CommandFailedError, JvmLostError, resident_jvm
 from tests.common.log_format import build
 from tests.fuzz.excuses import COUNT_BY_HEADER, Difference, Ours, Row, excuse_of
 from tests.fuzz.guard import GuardedNumpy, guarded
@@ -88,7 +88,7 @@ class Decoder(Target):
         """Let Java read all of them in one call; what is large, or ends the JVM, it reads alone later."""
         logs = [split_input(data)[1] for data in inputs]
         try:
-            found = consume(resident_jvm(), logs, most_bytes=_MOST_AHEAD, seconds=_JAVA_SECONDS)
+            found = consume(resident_jvm(SMALL_HEAP_MB), logs, most_bytes=_MOST_AHEAD, seconds=_JAVA_SECONDS)
         except (CommandFailedError, JvmLostError):
             found = []
         pairs = zip(logs, found, strict=False)
@@ -107,7 +107,7 @@ class Decoder(Target):
         settings = dict(word.partition("=")[::2] for word in words)
         consumed = self._consumed.get(log)
         if consumed is None:
-            (consumed,) = consume(resident_jvm(), [log], seconds=_JAVA_SECONDS)
+            (consumed,) = consume(resident_jvm(SMALL_HEAP_MB), [log], seconds=_JAVA_SECONDS)
         excuses = set()
         is_checked = crc32(data) % _CHECKED_SHARE == 0
         ours = self._decoded(log, settings, check_arrow=is_checked)

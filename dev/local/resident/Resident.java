@@ -27,7 +27,7 @@ public final class Resident {
     }
 
     private static final Map<String, Command> COMMANDS =
-            new TreeMap<>(Map.of("consume", ConsumedLogs::consume, "dump", DumpRecords::dump));
+            new TreeMap<>(Map.of("consume", ConsumedLogs::consume, "dump", DumpRecords::dump, "tool", Tools::run));
 
     private Resident() {}
 

@@ -7,12 +7,12 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from dev.local.jars import Line
+from dev.local.jars import LINES, Line
 from dev.local.jvm import java_command
+from dev.local.kafka.tools import GROUPS, run_tool
 from dev.local.waiting import wait_for
 from tests.endpoint.running import PARTITIONS, RECORDS, TOPIC, Running, made_archive, running
-
-TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+from tests.matrix import cases
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,14 @@ def consumer_of(endpoint: Running, group: str, **options: object) -> Consumer:
 
 def tool(endpoint: Running, line: Line, *arguments: str, code: int | None = 0) -> str:
     """Return what `kafka-consumer-groups` prints; without a `code`, whatever its exit code is."""
-    command = java_command(line, TOOL, ["--bootstrap-server", endpoint.address, *arguments], heap_mb=128)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
-    printed = done.stdout.decode()
-    assert code in {None, done.returncode}, printed
+    words = ["--bootstrap-server", endpoint.address, *arguments]
+    if line == "4":
+        status, printed = run_tool(GROUPS, words)
+    else:
+        command = java_command(line, GROUPS, words, heap_mb=128)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
+        status, printed = done.returncode, done.stdout.decode()
+    assert code in {None, status}, printed
     return printed
 
 
@@ -81,7 +85,7 @@ def test_two_consumers_share_the_partitions_of_a_topic(endpoint: Running, strate
         assert {number: received[number] for number in halves[1]} == dict.fromkeys(halves[1], 400)
 
 
-@pytest.mark.parametrize("line", ["3.9", pytest.param("4", marks=pytest.mark.full)])
+@pytest.mark.parametrize("line", cases(LINES, quick=["4"]))
 def test_the_tool_of_kafka_shows_resets_and_deletes_groups(endpoint: Running, line: Line) -> None:
     """Members, offsets and lag while a consumer runs; a reset to another offset and a deletion afterwards."""
     group = f"tool {line}/ü"

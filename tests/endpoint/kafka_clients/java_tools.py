@@ -8,6 +8,7 @@ from typing import Final
 
 from dev.local.jars import Line
 from dev.local.jvm import java_command
+from dev.local.kafka.tools import GET_OFFSETS, GROUPS, output_of
 from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError, ReadOne, ReadSeveral
 from tests.endpoint.kafka_clients.python_clients import by_assign
@@ -104,7 +105,7 @@ def offsets(bootstrap: str, topic: str, time: str, line: Line) -> dict[int, int]
         line: of Kafka.
     """
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--time", time]
-    out = run_tool(line, "org.apache.kafka.tools.GetOffsetShell", arguments)
+    out = output_of(GET_OFFSETS, arguments) if line == "4" else run_tool(line, GET_OFFSETS, arguments)
     return {
         int(partition): int(offset)
         for name, partition, offset in re.findall(r"^(.+):(\d+):(-?\d+)$", out, re.MULTILINE)
@@ -114,8 +115,7 @@ def offsets(bootstrap: str, topic: str, time: str, line: Line) -> dict[int, int]
 
 def groups(bootstrap: str, line: Line, *arguments: str) -> str:
     """Return what `kafka-consumer-groups` prints."""
-    main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    return run_tool(line, main, ["--bootstrap-server", bootstrap, *arguments])
+    return run_tool(line, GROUPS, ["--bootstrap-server", bootstrap, *arguments])
 
 
 def _run(line: Line, main: str, arguments: Sequence[str]) -> bytes:

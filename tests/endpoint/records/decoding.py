@@ -1,7 +1,6 @@
 """Decoders of record batches that share no code with the endpoint's encoder."""
 
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +8,7 @@ from typing import Any, Final
 from aiokafka.record.memory_records import MemoryRecords
 
 from dev.local.consumed_logs import consume
-from dev.local.jvm import java_command
+from dev.local.kafka.tools import DUMP_LOG, output_of
 from dev.local.resident_jvm import resident_jvm
 from tests.reader.decode.decoded_rows import Row, decoded
 from ts_common.log_format.framing import BatchHeader, batch_crc, crc_start, parse_header
@@ -75,9 +74,7 @@ def dump_log_segments(directory: Path, data: bytes) -> tuple[list[tuple[int, int
     path = directory / f"{0:020d}.log"
     path.write_bytes(data)
     command = ["--deep-iteration", "--files", str(path)]
-    out = subprocess.run(
-        java_command("3.9", "kafka.tools.DumpLogSegments", command), capture_output=True, text=True, check=True
-    ).stdout
+    out = output_of(DUMP_LOG, command)
     found = [(int(base), int(last), int(count)) for base, last, count, valid in _BATCH.findall(out) if valid == "true"]
     rows: list[tuple[int, ...]] = [
         (int(offset), int(time), _TYPES[kind], int(key), int(value))

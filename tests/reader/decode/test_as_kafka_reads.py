@@ -1,13 +1,12 @@
 """Bytes with a correct CRC are read as Kafka's Java consumer reads them, and what it rejects is damage."""
 
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from dev.local.consumed_logs import ConsumedRecord, Reading, consume
-from dev.local.resident_jvm import ResidentJvm
+from dev.local.resident_jvm import resident_jvm
 from tests.common.log_format.build import batch, record
 from tests.reader.decode.decoded_rows import decoded_to_the_damage
 from tests.reader.decode.odd_bytes import ALL, FILES, RECORDS, ZSTD, packed, zstd
@@ -20,15 +19,8 @@ ZSTD_EMPTY_RLE_BLOCK = b"\x03\0\0\0"  # the last one; more than the largest bloc
 
 
 @pytest.fixture(scope="module")
-def jvm() -> Iterator[ResidentJvm]:
-    jvm = ResidentJvm()
-    yield jvm
-    jvm.close()
-
-
-@pytest.fixture(scope="module")
-def readings(jvm: ResidentJvm) -> dict[str, tuple[Reading, Reading]]:
-    found = consume(jvm, list(ALL.values()))
+def readings() -> dict[str, tuple[Reading, Reading]]:
+    found = consume(resident_jvm(), list(ALL.values()))
     return {name: (each.uncommitted, each.committed) for name, each in zip(ALL, found, strict=True)}
 
 
@@ -54,7 +46,7 @@ def test_r17_odd_bytes_are_read_as_the_java_consumer_reads_them(
     assert committed.records == uncommitted.records
 
 
-def test_r17_zstd_frames_that_are_cut_off_are_read_as_the_java_consumer_reads_them(jvm: ResidentJvm) -> None:
+def test_r17_zstd_frames_that_are_cut_off_are_read_as_the_java_consumer_reads_them() -> None:
     """At each byte of a second frame, with each kind of block, and with a read of zstd-jni that no frame ends in."""
     half, large = len(RECORDS) // 2, record(0, b"k", Random(7).randbytes(140_000))
     streams = [(zstd(RECORDS), zstd(more)) for more in (b"", b"more", bytes(300))]
@@ -65,7 +57,7 @@ def test_r17_zstd_frames_that_are_cut_off_are_read_as_the_java_consumer_reads_th
         stream = zstd(large[:at]) + zstd(large[at:])
         logs += [batch(0, body=stream[: len(stream) - cut], count=1, attributes=ZSTD) for cut in range(6)]
     counts: Counter[bool] = Counter()
-    for log, consumed in zip(logs, consume(jvm, logs), strict=True):
+    for log, consumed in zip(logs, consume(resident_jvm(), logs), strict=True):
         rows, is_damaged = decoded_to_the_damage(log)
         assert is_damaged == bool(consumed.uncommitted.refusal), (log.hex(), consumed.uncommitted.message)
         if not is_damaged:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from awscrt.checksums import crc32c
 
-from dev.local.jars import Line
+from dev.local.jars import LINES, Line
 from dev.local.jvm import java_command
+from dev.local.kafka.tools import DUMP_LOG, output_of
 from tests.made_archive import batches
+from tests.matrix import cases
 from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import Run
@@ -20,17 +22,15 @@ from ts_common.archive.object_keys import SegmentName
 
 def dumped(line: Line, files: list[Path]) -> str:
     """Return the output of DumpLogSegments for all files in one call, because a JVM starts in a second."""
-    command = java_command(
-        line,
-        "kafka.tools.DumpLogSegments",
-        ["--files", ",".join(map(str, files)), "--print-data-log", "--deep-iteration"],
-    )
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    words = ["--files", ",".join(map(str, files)), "--print-data-log", "--deep-iteration"]
+    if line == "4":
+        return output_of(DUMP_LOG, words)
+    done = subprocess.run(java_command(line, DUMP_LOG, words), capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize("line", ["3.9", pytest.param("4", marks=pytest.mark.full)])
+@pytest.mark.parametrize("line", cases(LINES, quick=["4"]))
 def test_kafkas_own_tool_reads_the_files(shipped: Shipped, run: Run, tmp_path: Path, line: Line) -> None:
     """It reads every offset of the range, and indexes that match their log; transactions with theirs."""
     for topic in (FIELDS, TRANSACTIONS):

@@ -1,11 +1,15 @@
 """What the ZooKeeper source emits of the settings of topics and brokers."""
 
-import subprocess
-
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from kazoo.client import KazooClient
 
-from dev.local.jvm import java_command
 from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.tools import CONFIGS, output_of
 from dev.local.kafka.zookeeper import ZooKeeper
 from tests.uploader.leadership.zookeeper.kafka_nodes import BROKER, EVERYONES, SETTINGS, all_of, create, settings
 from tests.uploader.leadership.zookeeper.sources import Listen
@@ -48,24 +52,31 @@ def test_a_change_by_kafka_configs_is_seen(cluster: LocalCluster, listen: Listen
 def test_a_brokers_dynamic_settings_are_seen(cluster: LocalCluster, listen: Listen) -> None:
     """Those of all brokers, and those of this one, which have precedence; each is emitted until it is deleted."""
     assert cluster.zookeeper is not None
-    everyones, own = ["--entity-default"], ["--entity-name", str(BROKER)]
     listener = listen(cluster.zookeeper.connect)
     listener.wait_overrides(None, {})
-    kafka_configs(cluster, *everyones, "--add-config", "log.retention.ms=600000,log.cleaner.delete.retention.ms=7")
+    kafka_configs(cluster, "--add-config", "log.retention.ms=600000,log.cleaner.delete.retention.ms=7")
     listener.wait_overrides(None, {"log.retention.ms": "600000", "log.cleaner.delete.retention.ms": "7"})
-    kafka_configs(cluster, *own, "--add-config", "log.retention.ms=700000")
+    configure(cluster, AlterConfigOpType.SET, "700000")
     listener.wait_overrides(None, {"log.retention.ms": "700000", "log.cleaner.delete.retention.ms": "7"})
-    kafka_configs(cluster, *everyones, "--delete-config", "log.retention.ms,log.cleaner.delete.retention.ms")
+    kafka_configs(cluster, "--delete-config", "log.retention.ms,log.cleaner.delete.retention.ms")
     listener.wait_overrides(None, {"log.retention.ms": "700000"})
-    kafka_configs(cluster, *own, "--delete-config", "log.retention.ms")
+    configure(cluster, AlterConfigOpType.DELETE, None)
     listener.wait_overrides(None, {})
+
+
+def configure(cluster: LocalCluster, change: AlterConfigOpType, value: str | None) -> None:
+    """Change the retention of this broker's topics."""
+    entry = ConfigEntry("log.retention.ms", value, incremental_operation=change)
+    resource = ConfigResource(ResourceType.BROKER, str(BROKER), incremental_configs=[entry])
+    admin = cluster.admin()
+    (done,) = admin.incremental_alter_configs([resource]).values()
+    done.result(30)
 
 
 def kafka_configs(cluster: LocalCluster, *arguments: str) -> None:
-    """Run Kafka's own tool for brokers, because the Python clients reject the name of "all brokers"."""
-    common = ["--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "brokers"]
-    command = java_command("3.9", "kafka.admin.ConfigCommand", [*common, *arguments])
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    """Run Kafka's own tool for all brokers, whose name the Python clients reject."""
+    common = ["--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "brokers", "--entity-default"]
+    output_of(CONFIGS, [*common, *arguments])
 
 
 def test_settings_of_a_topic_that_is_no_longer_watched_are_not_reported(
