@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import open_page, without_scripts
+from tests.browser import open_page
 from tests.matrix import cases
 from tests.tsctl.report.pages import bars, part_of
 from tsctl.report.render import render
@@ -57,16 +57,22 @@ def page_of(tmp_path: Path, coverages: list[Coverage], findings: list[Finding] |
     return page
 
 
-def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
-    """The first topic's map has bars of each kind and colour and marks at holes, and the table has rows of findings."""
-    page = page_of(tmp_path, [coverage("orders", 0, holes=3), coverage("orders", 1)])
-    document = without_scripts(open_page(page, tmp_path))
+def test_the_browser_draws_holes_gaps_dead_tails_and_damage(tmp_path: Path) -> None:
+    """The first topic's map has bars of each kind and colour and marks, and the table has rows of findings.
+
+    A damaged segment is in the store, so its bar is green like any other.
+    """
+    row = coverage("orders", 1)
+    found = (Finding(SEGMENT_DAMAGED, "orders-1", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-1", "b", "k"))
+    page = page_of(tmp_path, [coverage("orders", 0, holes=3), replace(row, findings=(*row.findings, *found))])
+    document = open_page(page)
     offsets, times = (part_of(document, f"{kind}-0") for kind in ("offsets", "times"))
     for chart in (offsets, times):
         assert bars(chart, "rgb(208, 0, 0)") == 3
         assert bars(chart, "rgb(224, 160, 48)") == 2
         assert bars(chart, "rgb(138, 138, 138)") == 2
-        assert len(re.findall(r'<path class="point"[^>]*transform="translate', chart)) == 3
+        assert len(re.findall(r'<path class="point"[^>]*transform="translate', chart)) == 3 + 2
+        assert len(re.findall(r'<path class="point"[^>]*fill: rgb\(180, 80, 15\)', chart)) == 2
     assert "orders-0" in offsets
     assert "orders-1" in offsets
     assert document.count('data-code="hole"') == 3
@@ -97,7 +103,7 @@ def test_a_whole_archive_has_everything(tmp_path: Path) -> None:
 def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
     """The axis has no milliseconds, and the day's bar has a width."""
     row = replace(coverage("orders", 0), bytes_by_day={"2023-11-14": 10_000})
-    chart = part_of(without_scripts(open_page(page_of(tmp_path, [row]), tmp_path)), "growth")
+    chart = part_of(open_page(page_of(tmp_path, [row])), "growth")
     labels = re.findall(r'class="xtick"><text[^>]*>([^<]*)<', chart)
     assert "2023-11-14" in labels
     assert all(re.fullmatch(r"2023-11-1[345]", label) for label in labels)
@@ -110,7 +116,7 @@ def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
 def test_records_of_one_moment_have_an_axis_of_minutes(tmp_path: Path, width: int) -> None:
     """plotly's own axis would be two milliseconds long, and bars would have no width."""
     row = replace(coverage("orders", 0), times=tuple((offset, BEGAN) for offset in range(100, 1001, 100)))
-    chart = chart_of(page_of(tmp_path, [row]), tmp_path, "times-0", width)
+    chart = charts_of(page_of(tmp_path, [row]), tmp_path, width, "times-0")[0]
     found = labels(chart, "x")
     assert re.fullmatch(r"2[123]:[0-5][05]<br>2023-11-14", found[0])
     assert all(re.fullmatch(r"2[123]:[0-5][05]", label) for label in found[1:]), found
@@ -120,44 +126,50 @@ def test_records_of_one_moment_have_an_axis_of_minutes(tmp_path: Path, width: in
 @pytest.mark.full
 def test_an_axis_of_times_has_the_year(tmp_path: Path) -> None:
     """Over days, in the order of ISO 8601, as everywhere on the page."""
-    found = labels(chart_of(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, "times-0", 1280), "x")
+    found = labels(charts_of(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280, "times-0")[0], "x")
     assert all(re.fullmatch(r"2023-11-\d\d", label) for label in found), found
 
 
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [
-        (4, ["0", "1", "2", "3", "4"]),
-        pytest.param(
-            3_000_000,
-            ["0", "500000", "1000000", "1500000", "2000000", "2500000", "3000000"],
-            marks=pytest.mark.full,
-        ),
-    ],
-)
-def test_an_axis_of_offsets_has_whole_offsets(tmp_path: Path, end: int, expected: list[str]) -> None:
-    """No halves of few offsets, and no "1.5M" of many: people copy offsets into commands."""
+FEW = [Coverage(f"orders-{number}", "orders", number, f"prod/orders-{number}/", 0, 0) for number in range(4)]
+for number in (1, 2):  # the first and the last have no range
+    row = replace(coverage("orders", number), end=4, held=((0, 4),), gaps=(), dead=(), findings=(), bytes=2 * 10**9)
+    FEW[number] = replace(row, bytes_by_day={"2023-11-14": 2 * 10**9})
+
+
+@pytest.fixture(scope="module", params=cases([390, 1280], quick=[390]))
+def charts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the charts of a page of four partitions, as they are drawn in a window of this width."""
+    directory, identities = tmp_path_factory.mktemp("few"), ("growth", "sizes", "offsets-0", "times-0")
+    drawn = charts_of(page_of(directory, FEW), directory, request.param, *identities)
+    return dict(zip(identities, drawn, strict=True))
+
+
+def test_an_axis_of_offsets_has_whole_offsets(charts: dict[str, str]) -> None:
+    """No halves of few offsets."""
+    assert labels(charts["offsets-0"], "x") == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.full
+def test_an_axis_of_many_offsets_has_whole_offsets(tmp_path: Path) -> None:
+    """No "1.5M": people copy offsets into commands."""
+    end = 3_000_000
     row = replace(coverage("orders", 0), end=end, held=((0, end),), gaps=(), dead=(), findings=())
-    assert labels(chart_of(page_of(tmp_path, [row]), tmp_path, "offsets-0", 1280), "x") == expected
+    (chart,) = charts_of(page_of(tmp_path, [row]), tmp_path, 1280, "offsets-0")
+    assert labels(chart, "x") == ["0", "500000", "1000000", "1500000", "2000000", "2500000", "3000000"]
 
 
-def test_an_axis_of_bytes_has_prefixes_of_si(tmp_path: Path) -> None:
+def test_an_axis_of_bytes_has_prefixes_of_si(charts: dict[str, str]) -> None:
     """ "2B" on an axis of bytes would be two billion."""
-    row = replace(coverage("orders", 0), bytes=4 * 10**9, bytes_by_day={"2023-11-14": 4 * 10**9})
-    page = page_of(tmp_path, [row])
     for identity, axis in (("growth", "y"), ("sizes", "x")):
-        found = labels(chart_of(page, tmp_path, identity, 1280), axis)
+        found = labels(charts[identity], axis)
         assert "2G" in found
         assert not [label for label in found if "B" in label]
 
 
-@pytest.mark.parametrize("width", cases([390, 1280], quick=[390]))
-def test_a_partition_without_a_range_keeps_its_row(tmp_path: Path, width: int) -> None:
+def test_a_partition_without_a_range_keeps_its_row(charts: dict[str, str]) -> None:
     """Also at the edges, where plotly's own axis omits it: the rows of the map are those of the table."""
-    empty = [Coverage(f"orders-{number}", "orders", number, f"prod/orders-{number}/", 0, 0) for number in (0, 3)]
-    page = page_of(tmp_path, [empty[0], coverage("orders", 1), coverage("orders", 2), empty[1]])
     for identity in ("offsets-0", "times-0"):
-        assert labels(chart_of(page, tmp_path, identity, width), "y") == [f"orders-{number}" for number in range(4)]
+        assert labels(charts[identity], "y") == [f"orders-{number}" for number in range(4)]
 
 
 def test_a_page_counts_the_ranges_that_its_maps_leave_out(tmp_path: Path) -> None:
@@ -169,19 +181,21 @@ def test_a_page_counts_the_ranges_that_its_maps_leave_out(tmp_path: Path) -> Non
     assert "the 400 longest ranges of each kind in each partition, without 3 shorter ranges" in text
 
 
-def chart_of(page: Path, directory: Path, identity: str, width: int) -> str:
-    """Return a chart, as the browser draws it in a window of this width."""
+def charts_of(page: Path, directory: Path, width: int, *identities: str) -> list[str]:
+    """Return charts, as the browser draws them in a window of this width."""
     frame = directory / "frame.html"
     frame.write_text(
-        f'<iframe id=page width={width} height=2000 style="border:0" src="{page.name}"></iframe><pre id=drawn></pre>'
+        f'<iframe id=page width={width} height=2000 style="border:0" src="{page.name}"></iframe><div id=drawn></div>'
         '<script>document.getElementById("page").addEventListener("load", function () {'
-        f'const chart = this.contentDocument.getElementById("{identity}");'
-        'document.getElementById("drawn").textContent = chart.outerHTML; });</script>'
+        f"for (const identity of {json.dumps(identities)}) {{"
+        'const drawn = document.createElement("pre");'
+        "drawn.textContent = this.contentDocument.getElementById(identity).outerHTML;"
+        'document.getElementById("drawn").append(drawn); } });</script>'
     )
-    document = open_page(frame, directory, "--allow-file-access-from-files")
-    found = re.search(r"<pre id=\"drawn\">(.*?)</pre>", document, re.DOTALL)
-    assert found
-    return unescape(found[1])
+    document = open_page(frame)
+    found = re.findall("<pre>(.*?)</pre>", document, re.DOTALL)
+    assert len(found) == len(identities)
+    return [unescape(each) for each in found]
 
 
 def labels(chart: str, axis: str) -> list[str]:
@@ -199,17 +213,6 @@ def test_the_buttons_of_a_chart_are_above_it(tmp_path: Path) -> None:
     """Otherwise they would cover the first bar."""
     seen = measured(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280)
     assert seen["buttonsBelow"] == []
-
-
-def test_what_is_damaged_is_marked_in_the_map(tmp_path: Path) -> None:
-    """A damaged segment is in the store, so its bar is green like any other."""
-    row = coverage("orders", 0)
-    found = (Finding(SEGMENT_DAMAGED, "orders-0", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-0", "b", "k"))
-    page = page_of(tmp_path, [replace(row, findings=found)])
-    document = without_scripts(open_page(page, tmp_path))
-    for kind in ("offsets", "times"):
-        chart = part_of(document, f"{kind}-0")
-        assert len(re.findall(r'<path class="point"[^>]*fill: rgb\(180, 80, 15\)', chart)) == 2
 
 
 @pytest.mark.parametrize("width", cases([390, 1280], quick=[390]))
@@ -244,7 +247,7 @@ document.title = JSON.stringify({scrollWidth: document.documentElement.scrollWid
         'document.getElementById("page").addEventListener("load", function () {'
         "document.title = this.contentDocument.title; });</script>"
     )
-    found = re.search("<title>(.*?)</title>", open_page(frame, directory, "--allow-file-access-from-files"))
+    found = re.search("<title>(.*?)</title>", open_page(frame))
     assert found
     result: dict[str, Any] = json.loads(unescape(found[1]))
     return result
@@ -263,9 +266,9 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
     row = coverage("orders", 0)
     found = [Finding(FOREIGN_OBJECT, evil, evil, evil)]
     page = page_of(tmp_path, [row, coverage("</script><b>x", 0)], found)
-    document = open_page(page, tmp_path)
+    document = open_page(page)
     assert "<title>Archive of prod</title>" in document
-    shown = without_scripts(document)
+    shown = document
     assert "<img src" not in shown
     assert "<b>x" not in shown
     assert unescape(shown).count(evil) == 3
@@ -284,7 +287,7 @@ def test_the_file_needs_no_network(tmp_path: Path) -> None:
 def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
     """Only the first topic is drawn at once; the others are drawn when they are opened."""
     rows = [coverage(f"topic-{number // 10:03d}", number % 10, holes=2) for number in range(partitions)]
-    document = without_scripts(open_page(page_of(tmp_path, rows), tmp_path))
+    document = open_page(page_of(tmp_path, rows))
     assert document.count('<details class="topic"') == partitions // 10
     assert document.count('data-drawn="1"') == 4  # with growth and sizes
     assert bars(part_of(document, "offsets-0"), "rgb(208, 0, 0)") == 20

@@ -77,7 +77,7 @@ def test_a_browser_gets_the_page_to_its_last_line(
 ) -> None:
     """An empty piece of the template must not end the body: the page was cut off at it."""
     with served(made()) as url:
-        document = served_text(url, tmp_path)
+        document = served_text(url)
     assert headline in document
     assert document.index("Totals") < document.index("Work in progress") < document.index(">status.json</a>")
 
@@ -149,4 +149,4 @@ def test_errors_of_partitions_that_no_longer_wait_appear_last(tmp_path: Path, wi
 def test_the_browser_has_nothing_to_complain_of(troubled: AgentStatus, tmp_path: Path) -> None:
     """The page's own policy allows its style, and the browser fetches nothing else."""
     with served(troubled) as url:
-        assert complaints(url, tmp_path) == []
+        assert complaints(url) == []
