@@ -1,5 +1,6 @@
 """Shared by every folder: server logs in reports of failed tests, hypothesis profiles, distribution over processes."""
 
+import gc
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
@@ -46,11 +47,37 @@ _FIRST = (
 _TOGETHER = {
     "tests/spark/session/": "session",
     "tests/tables/spark/": "session of tables",
-    "tests/common/store/": "stores",
+    **dict.fromkeys(
+        (
+            *(
+                "tests/common/store/",
+                "tests/uploader/stores/",
+                "tests/tsctl/repair/",
+                "tests/tsctl/commands/test_thaw.py",
+            ),
+            *("tests/tsctl/verify/test_bucket_check.py", "tests/tsctl/verify/test_frozen.py"),
+            *(
+                "tests/tsctl/gc/test_checks.py",
+                "tests/tsctl/gc/test_object_lock.py",
+                "tests/tsctl/cost/test_listing.py",
+            ),
+            *("tests/tsctl/test_outside_names.py", "tests/reader/query/test_frozen.py"),
+            *("tests/operator/test_frozen_segments.py", "tests/deploy/test_maintenance_policies.py"),
+        ),
+        "stores",
+    ),
     "tests/consumer/": "live broker",
     "tests/endpoint/recorded/": "live broker",
-    "tests/tsctl/test_cli.py": "shipped",
-    **{f"tests/tsctl/commands/test_{name}.py": "shipped" for name in ("cat", "gaps", "get", "ls")},
+    "tests/uploader/leadership/": "leadership",
+    **dict.fromkeys(("tests/dev/test_cluster.py", "tests/dev/test_oracle.py"), "pair"),
+    **dict.fromkeys(
+        (
+            *("tests/tsctl/test_cli.py", "tests/tsctl/verify/test_audit.py", "tests/tsctl/gc/test_with_kafka.py"),
+            *(f"tests/tsctl/commands/test_{name}.py" for name in ("cat", "gaps", "get", "ls")),
+            *(f"tests/docs/test_{name}.py" for name in ("cost", "runbook", "sizing")),
+        ),
+        "one broker",
+    ),
 }
 _SUMMARY_FROM_SECONDS = 60  # a run of a few tests has no summary
 
@@ -63,6 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(places, len(_FIRST))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the modules and items of all tests: millions of objects that stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -155,6 +188,13 @@ def two_brokers() -> Iterator[LocalCluster]:
         broker_properties=ROLLS,
         name="two-brokers",
     ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def one_broker() -> Iterator[LocalCluster]:
+    """A broker, ZooKeeper and an S3 server; each file has topics of its own, and stops no server."""
+    with LocalCluster(s3=True, buckets=[BUCKET], name="one-broker") as cluster:
         yield cluster
 
 

@@ -9,7 +9,7 @@ import pytest
 from dev.local.agent import AgentProcess
 from dev.local.kafka.cluster import LocalCluster, Record
 from dev.local.proxy.s3 import S3FaultProxy
-from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
+from tests.uploader.beside import PREFIX, Archive, archives
 
 TOPIC = "counted"
 SEGMENT_BYTES = 20_000
@@ -39,16 +39,14 @@ def produce(archive: Archive, segments: int) -> None:
 
 
 @pytest.fixture(scope="package")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+def beside(one_broker: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
     """Start one agent for all pages."""
     directory = tmp_path_factory.mktemp("pages")
-    with LocalCluster(s3=True, buckets=[BUCKET], name="pages") as cluster, archives(cluster, directory) as archive_of:
-        assert cluster.s3 is not None
-        with S3FaultProxy(cluster.s3) as proxy:
-            cluster.create_topic(TOPIC, config={"segment.bytes": str(SEGMENT_BYTES)})
-            properties = {PREFIX + "s3.prefix.entropy.bits": "5"}
-            archive = archive_of(TOPIC, properties=properties, proxy=proxy)
-            produce(archive, 3)
-            agent = archive.agent()
-            archive.wait_until_shipped()
-            yield Beside(archive, agent, proxy, directory / "conf")
+    assert one_broker.s3 is not None
+    with archives(one_broker, directory) as archive_of, S3FaultProxy(one_broker.s3) as proxy:
+        one_broker.create_topic(TOPIC, config={"segment.bytes": str(SEGMENT_BYTES)})
+        archive = archive_of(TOPIC, properties={PREFIX + "s3.prefix.entropy.bits": "5"}, proxy=proxy)
+        produce(archive, 3)
+        agent = archive.agent()
+        archive.wait_until_shipped()
+        yield Beside(archive, agent, proxy, directory / "conf")

@@ -6,7 +6,6 @@ as damage, and its dead tail is a real one.
 
 import json
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -17,10 +16,11 @@ import pytest
 from confluent_kafka import KafkaError
 from kazoo.client import KazooClient
 
+from dev.local.forks import write_command
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.oracle import OracleFailedError, OracleRecord, dump
 from dev.local.ports import free_ports
-from tests.browser import look, open_page, without_scripts
+from tests.browser import look, open_page
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.endpoint.kafka_clients.python_clients import up_to_an_error
 from tests.endpoint.running import Running
@@ -29,7 +29,7 @@ from tests.matrix import cases
 from tests.operator.breaking import flip_a_bit, make_hole, make_orphan, make_overlap, remove_index, stored
 from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
-from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
+from tests.uploader.beside import PREFIX, Archive, archives
 from tsctl.verify.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "tsctl.md"
@@ -54,19 +54,9 @@ HARMLESS = {f"broken-{OVERLAP}", f"elected-{DEAD_TAIL}"}  # information: no acti
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Two brokers, an S3 server, a cleaner that does not wait."""
-    properties = {
-        **SMALL_FETCHES,
-        "log.cleaner.backoff.ms": "500",
-        "zookeeper.session.timeout.ms": "2000",
-        "replica.high.watermark.checkpoint.interval.ms": "500",
-        # A broker is killed that would hold the only copy of these.
-        "offsets.topic.replication.factor": "2",
-        "transaction.state.log.replication.factor": "2",
-    }
-    with LocalCluster(brokers=2, s3=True, buckets=[BUCKET], properties=properties, name="verify") as running:
-        yield running
+def cluster(two_brokers: LocalCluster) -> LocalCluster:
+    """Return the cluster that other folders have too."""
+    return two_brokers
 
 
 @pytest.fixture
@@ -84,7 +74,9 @@ def shell_of(archive: Archive, directory: Path) -> Shell:
         "/etc/ts-uploader/conf": str(archive.config),
         "broker:9092": archive.cluster.bootstrap,
     }
-    return Shell(directory, places, Path(sys.executable).parent, archive.s3.environment())
+    (programs := directory / "programs").mkdir(exist_ok=True)
+    write_command(programs / "tsctl", "tsctl")
+    return Shell(directory, places, programs, archive.s3.environment())
 
 
 def by_place(findings: list[dict[str, Any]]) -> dict[str, set[str]]:
@@ -295,7 +287,7 @@ def test_the_report_shows_what_was_broken(broken: Archive, tmp_path: Path) -> No
     page.write_text("what was here before")
     shell_of(broken, tmp_path).run(DRAWN)
     assert [path.name for path in tmp_path.iterdir()] == ["archive.html"]
-    document = without_scripts(open_page(page, tmp_path))
+    document = open_page(page)
     rows = re.findall(r'<tr data-code="([^"]*)">.*?</td><td>([^<]*)</td>', document)
     assert told([{"code": code, "where": where} for code, where in rows]) == EXPECTED
     assert bars(part_of(document, "offsets-0"), "rgb(208, 0, 0)") == 1
@@ -312,7 +304,7 @@ def test_the_report_shows_what_was_broken(broken: Archive, tmp_path: Path) -> No
 def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tsctl: Run, tmp_path: Path) -> None:
     """Compaction, transactions, leader changes, incarnations, every codec: nothing worse than information."""
     with archives(cluster, tmp_path) as archive_of:
-        archive = archive_of("(codecs|compacted|moved|again|decided)", cluster_id="whole")
+        archive = archive_of("(codecs|compacted|returned|again|decided)", cluster_id="whole")
         cluster.create_topic("codecs", assignment=[[1]], config=SMALL)
         cluster.create_topic("decided", assignment=[[2]], config=SMALL)
         cluster.create_topic("again", assignment=[[1]], config=SMALL)
@@ -323,7 +315,7 @@ def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tsctl: Run, tm
             cluster.produce("codecs", noise, partition=0, config={"compression.type": codec})
         cluster.produce("compacted", records(1500), partition=0, config={"enable.idempotence": "false"})
         cluster.produce("again", records(400), partition=0)
-        cluster.create_topic("moved", assignment=[[1, 2]], config=SMALL)
+        cluster.create_topic("returned", assignment=[[1, 2]], config=SMALL)
         transact(cluster, "decided")
         for broker in (1, 2):
             archive.agent(broker)
@@ -332,9 +324,9 @@ def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tsctl: Run, tm
         client = KazooClient(hosts=cluster.zookeeper.connect)
         client.start()
         for leader in (2, 1, 2):
-            cluster.produce("moved", records(300), partition=0)
-            move_leader(client, "moved", leader, 3 - leader)
-        cluster.produce("moved", records(300), partition=0)
+            cluster.produce("returned", records(300), partition=0)
+            move_leader(client, "returned", leader, 3 - leader)
+        cluster.produce("returned", records(300), partition=0)
         client.stop()
         client.close()
         cluster.delete_topic("again")
@@ -346,7 +338,7 @@ def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tsctl: Run, tm
             "the cleaner to come",
             SECONDS,
         )
-        for topic, broker in (("codecs", 1), ("decided", 2), ("compacted", 1), ("again", 1), ("moved", 2)):
+        for topic, broker in (("codecs", 1), ("decided", 2), ("compacted", 1), ("again", 1), ("returned", 2)):
             active = bases(cluster, broker, topic)[-1]
             wait_for(partial(has_reached, tsctl, archive, topic, active), f"{topic} shipped", SECONDS)
         for depth in Depth:

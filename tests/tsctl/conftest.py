@@ -11,7 +11,7 @@ from dev.local.oracle import OracleRecord, dump
 from tests.every_field import every_field
 from tests.spark.archives import Archive as HandMade
 from tests.tsctl.running import Run, runner
-from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
+from tests.uploader.beside import PREFIX, Archive, archives
 
 CODECS = ("none", "gzip", "zstd")
 TRANSACTIONS = "transactions"
@@ -46,14 +46,10 @@ class Shipped:
 
 
 @pytest.fixture(scope="package")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
+def shipped(one_broker: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
     """Ship every field in three codecs, and transactions, one of them open when the last segment closes."""
-    directory = tmp_path_factory.mktemp("tsctl")
-    with (
-        LocalCluster(s3=True, buckets=[BUCKET], name="tsctl") as cluster,
-        archives(cluster, directory) as archive_of,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    directory, cluster = tmp_path_factory.mktemp("tsctl"), one_broker
+    with archives(cluster, directory) as archive_of, pytest.MonkeyPatch.context() as patch:
         assert cluster.s3 is not None
         for name, value in cluster.s3.environment().items():
             patch.setenv(name, value)

@@ -7,12 +7,14 @@ broker_properties(...), jaas_flag(...)        for a real broker that connects wi
 """
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from dev.local.certificates import Certificates
 from dev.local.jdk import program
+from dev.local.jvm import FAST_START
 
 PASSWORD = "store secret"
 TYPES = ("PEM", "JKS", "PKCS12")
@@ -26,14 +28,25 @@ _SUITES = (
 _DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
+class _Stores(dict[str, Path]):
+    """Paths of stores by type; each store is written when it is first requested, since a `keytool` is a JVM."""
+
+    def __init__(self, write: Callable[[str], Path]) -> None:
+        super().__init__()
+        self._write = write
+
+    def __missing__(self, kind: str) -> Path:
+        self[kind] = self._write(kind)
+        return self[kind]
+
+
 class KeyStores:
-    """Key stores and trust stores of each type, written by `keytool` at construction.
+    """Key stores and trust stores of each type, written by `keytool` and OpenSSL.
 
     Attributes:
         certificates: the certificates in them.
         trust: by type, a trust store with the authority.
         client: by type, a key store of a client.
-        server: a PKCS12 key store of the server.
 
     Args:
         directory: an existing directory for the files.
@@ -46,34 +59,52 @@ class KeyStores:
     ) -> None:
         self._directory = directory
         self.certificates = Certificates(directory, server_hosts, server_expired=server_expired)
-        self.trust = {"PEM": self.certificates.authority}
-        for kind in ("JKS", "PKCS12"):
-            self.trust[kind] = directory / f"trust.{_ENDINGS[kind]}"
-            source = ["-file", str(self.certificates.authority), "-alias", "authority", "-noprompt"]
-            self._keytool("-importcert", *source, "-keystore", str(self.trust[kind]), "-storetype", kind)
-        self.server = self.key_store("server", self.certificates.server, self.certificates.server_key)["PKCS12"]
-        self.client = self.key_store("client", self.certificates.client, self.certificates.client_key)
+        self.trust = _Stores(self._trust_store)
+        self.client = self.key_stores("client", self.certificates.client, self.certificates.client_key)
 
-    def key_store(self, name: str, certificate: Path, key: Path) -> dict[str, Path]:
-        """Write a key store of each type; the key in it has the store's password."""
-        found = {kind: self._directory / f"{name}-store.{_ENDINGS[kind]}" for kind in TYPES}
-        encrypted = ["pkcs8", "-topk8", "-in", str(key), "-passout", f"pass:{PASSWORD}", "-v2", "aes-256-cbc"]
-        text = subprocess.run(["openssl", *encrypted], check=True, capture_output=True, timeout=60).stdout
-        found["PEM"].write_bytes(text + certificate.read_bytes())
-        source = ["-inkey", str(key), "-in", str(certificate), "-name", name, "-passout", f"pass:{PASSWORD}"]
-        export = ["openssl", "pkcs12", "-export", *source, "-out", str(found["PKCS12"])]
-        subprocess.run(export, check=True, capture_output=True, timeout=60)
-        of = ["-srckeystore", str(found["PKCS12"]), "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD, "-noprompt"]
-        self._keytool("-importkeystore", *of, "-destkeystore", str(found["JKS"]), "-deststoretype", "JKS")
+    @cached_property
+    def server(self) -> Path:
+        """A PKCS12 key store of the server."""
+        return self.key_stores("server", self.certificates.server, self.certificates.server_key)["PKCS12"]
+
+    def key_stores(self, name: str, certificate: Path, key: Path) -> Mapping[str, Path]:
+        """Return a key store of each type; the key in it has the store's password."""
+
+        def openssl(*arguments: str) -> bytes:
+            command = ["openssl", *arguments, "-passout", f"pass:{PASSWORD}"]
+            return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+
+        def write(kind: str) -> Path:
+            path = self._directory / f"{name}-store.{_ENDINGS[kind]}"
+            if kind == "PEM":
+                text = openssl("pkcs8", "-topk8", "-in", str(key), "-v2", "aes-256-cbc")
+                path.write_bytes(text + certificate.read_bytes())
+            elif kind == "PKCS12":
+                source = ["-inkey", str(key), "-in", str(certificate), "-name", name]
+                openssl("pkcs12", "-export", *source, "-out", str(path))
+            else:
+                of = ["-srckeystore", str(found["PKCS12"]), "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD]
+                to = ["-destkeystore", str(path), "-deststoretype", kind, "-deststorepass", PASSWORD]
+                _keytool("-importkeystore", *of, *to)
+            return path
+
+        found = _Stores(write)
         return found
 
-    @staticmethod
-    def _keytool(command: str, *arguments: str) -> None:
-        password = "-deststorepass" if command == "-importkeystore" else "-storepass"
-        keytool = Path(program("java")).with_name("keytool")
-        subprocess.run(
-            [str(keytool), command, *arguments, password, PASSWORD], check=True, capture_output=True, timeout=60
-        )
+    def _trust_store(self, kind: str) -> Path:
+        authority = self.certificates.authority
+        if kind == "PEM":
+            return authority
+        path = self._directory / f"trust.{_ENDINGS[kind]}"
+        source = ["-file", str(authority), "-alias", "authority"]
+        _keytool("-importcert", *source, "-keystore", str(path), "-storetype", kind, "-storepass", PASSWORD)
+        return path
+
+
+def _keytool(*arguments: str) -> None:
+    keytool = str(Path(program("java")).with_name("keytool"))
+    options = [f"-J{option}" for option in FAST_START]
+    subprocess.run([keytool, *options, *arguments, "-noprompt"], check=True, capture_output=True, timeout=60)
 
 
 @dataclass(frozen=True)

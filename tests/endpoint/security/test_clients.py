@@ -22,7 +22,10 @@ WAYS = [
     ("PLAIN, TLS", {"mechanism": "PLAIN", "tls": "tls"}, "alice"),
     ("PLAIN, mutual TLS", {"mechanism": "PLAIN", "tls": "mutual"}, "alice"),
 ]
-SLOW = {kafka_python: ("TLS", "SCRAM-SHA-256", "PLAIN, TLS"), java: ("TLS", "SCRAM-SHA-256", "PLAIN, TLS")}
+SLOW = {
+    kafka_python: ("TLS", "SCRAM-SHA-256", "PLAIN, TLS"),
+    java: ("TLS", "mutual TLS", "SCRAM-SHA-256", "PLAIN, TLS"),  # a JVM each
+}
 CASES = [
     pytest.param(
         *(client, *way),

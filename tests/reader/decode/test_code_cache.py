@@ -29,17 +29,49 @@ print(double(21), "numba" in sys.modules)
 COMPILED, LOADED = "42 True", "42 False"
 
 
-@pytest.fixture
-def read_only(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installation and a home that cannot be written to, not even by root: files are where directories would be."""
+    directory = tmp_path_factory.mktemp("installation")
     for name in ("ts_common", "ts_reader"):
-        shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "ts_reader/decode/__pycache__").touch()
-    (tmp_path / "home").touch()
-    (tmp_path / "tmp").mkdir()
+        shutil.copytree(CHECKOUT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (directory / "ts_reader/decode/__pycache__").touch()
+    (directory / "home").touch()
+    return directory
+
+
+def environment_of(installation: Path, tmp_path: Path) -> dict[str, str]:
+    """Return the variables of a process with this directory for temporary files."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    home = str(tmp_path / "home/user")
-    return {**kept, "PYTHONPATH": str(tmp_path), "HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": str(tmp_path / "tmp")}
+    home = str(installation / "home/user")
+    return {**kept, "PYTHONPATH": str(installation), "HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": str(tmp_path)}
+
+
+@pytest.fixture
+def read_only(installation: Path, tmp_path: Path) -> dict[str, str]:
+    """Return the variables of a process that has not compiled yet."""
+    (tmp_path / "tmp").mkdir()
+    return environment_of(installation, tmp_path / "tmp")
+
+
+@pytest.fixture(scope="module")
+def compiled(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the code that a process keeps: the second process loads it without numba."""
+    directory = tmp_path_factory.mktemp("compiled")
+    for expected in (COMPILED, LOADED):
+        assert double(environment_of(installation, directory)) == (expected, "")
+    private = directory / f"ts-uploader-{os.getuid()}"
+    assert private.stat().st_mode & 0o077 == 0
+    (code,) = private.iterdir()
+    return code
+
+
+@pytest.fixture
+def kept(read_only: dict[str, str], compiled: Path) -> Path:
+    """Return a copy of it in the directory of this test's processes."""
+    private = Path(read_only["TMPDIR"]) / compiled.parent.name
+    private.mkdir(mode=0o700)
+    return Path(shutil.copy2(compiled, private))
 
 
 def double(environment: dict[str, str]) -> tuple[str, str]:
@@ -52,24 +84,21 @@ def double(environment: dict[str, str]) -> tuple[str, str]:
     return printed, "\n".join(logged) + ended.stderr
 
 
-def test_a_read_only_installation_keeps_code_in_a_private_directory(read_only: dict[str, str], tmp_path: Path) -> None:
-    """The second process loads it without numba."""
-    assert double(read_only) == (COMPILED, "")
+def test_a_read_only_installation_keeps_code_in_a_private_directory(read_only: dict[str, str], kept: Path) -> None:
+    """Also another process loads it."""
     assert double(read_only) == (LOADED, "")
-    private = tmp_path / "tmp" / f"ts-uploader-{os.getuid()}"
-    assert private.stat().st_mode & 0o077 == 0
-    assert [path.suffix for path in private.iterdir()] == [".o"]
+    assert kept.suffix == ".o"
 
 
-def test_damaged_code_is_compiled_again(read_only: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", cases(["empty", "short", "cut", "changed"], quick=["cut", "changed"]))
+def test_damaged_code_is_compiled_again(read_only: dict[str, str], kept: Path, damage: str) -> None:
     """A file that is cut short, or changed, would crash the process."""
-    assert double(read_only) == (COMPILED, "")
-    (kept,) = (tmp_path / "tmp" / f"ts-uploader-{os.getuid()}").iterdir()
     whole = kept.read_bytes()
-    for data in (b"", whole[:40], whole[:-1], whole[:100] + b"\xff" + whole[101:]):
-        kept.write_bytes(data)
-        assert double(read_only) == (COMPILED, "")
-        assert kept.read_bytes() != data
+    changed = whole[:100] + b"\xff" + whole[101:]
+    data = {"empty": b"", "short": whole[:40], "cut": whole[:-1], "changed": changed}[damage]
+    kept.write_bytes(data)
+    assert double(read_only) == (COMPILED, "")
+    assert kept.read_bytes() != data
     assert double(read_only) == (LOADED, "")
 
 
@@ -85,16 +114,16 @@ def test_a_directory_that_others_can_write_to_is_not_trusted(read_only: dict[str
     assert list(private.iterdir()) == []
 
 
+@pytest.mark.usefixtures("kept")
 def test_the_named_directory_is_the_only_one(read_only: dict[str, str], tmp_path: Path) -> None:
     """It is made if it does not exist, and other users can load what is in it."""
     named = tmp_path / "named" / "directory"
-    assert double(read_only)[0] == COMPILED
     read_only["NUMBA_CACHE_DIR"] = str(named)
     assert double(read_only)[0] == COMPILED
-    (kept,) = named.iterdir()
+    (code,) = named.iterdir()
     umask = os.umask(0)
     os.umask(umask)
-    assert (named.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o777 & ~umask, 0o644)
+    assert (named.stat().st_mode & 0o777, code.stat().st_mode & 0o777) == (0o777 & ~umask, 0o644)
     assert double(read_only)[0] == LOADED
 
 
@@ -102,10 +131,8 @@ def test_the_named_directory_is_the_only_one(read_only: dict[str, str], tmp_path
     "kind",
     cases(["fifo", "link", "directory", "huge", "other kernel", "writable by others"], quick=["link", "other kernel"]),
 )
-def test_a_strange_file_is_no_code(read_only: dict[str, str], tmp_path: Path, kind: str) -> None:
+def test_a_strange_file_is_no_code(read_only: dict[str, str], kept: Path, tmp_path: Path, kind: str) -> None:
     """It neither blocks nor crashes the process, and no code is loaded from it."""
-    assert double(read_only)[0] == COMPILED
-    (kept,) = (tmp_path / "tmp" / f"ts-uploader-{os.getuid()}").iterdir()
     whole = kept.read_bytes()
     kept.unlink()
     match kind:

@@ -150,12 +150,12 @@ def test_one_large_record_leaves_no_large_buffer_behind() -> None:
     assert max(len(buffers.values.data) for buffers in decoder._pool._buffers) < 64 * MIB
 
 
-@pytest.mark.parametrize("chunk", [70, 4096, MIB, 64 * MIB])
+@pytest.mark.parametrize("chunk", [70, 4096, 64 << 10, MIB])
 def test_a_long_batch_is_rejected_wherever_chunks_end_and_only_if_it_is_requested(chunk: int) -> None:
     """One that lies below the start, or from the end on, is passed over with its CRC checked."""
-    long = batch(1, [record(0, value=bytes(3 * MIB))])
+    long = batch(1, [record(0, value=bytes(300 << 10))])
     data = ONE + long + batch(2, [record(0)])
-    limit = BatchLimit(2 * MIB, "maxBatchBytes")
+    limit = BatchLimit(200 << 10, "maxBatchBytes")
     pieces = [data[begin : begin + chunk] for begin in range(0, len(data), chunk)]
 
     def offsets(content: list[bytes], start_offset: int = 0, end_offset: int = 3) -> list[int]:

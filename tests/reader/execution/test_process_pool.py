@@ -134,7 +134,7 @@ def test_batches_that_are_held_never_change(shapes: ScannedArchive, small: dict[
 def test_a_scan_that_is_closed_early_leaves_its_workers_ready(shapes: ScannedArchive, small: dict[str, int]) -> None:
     """Nothing of it reaches the next one, wherever it was closed."""
     expected = rows_of(shapes.scan("many").to_table())
-    for count in (0, 1, 3, 50):
+    for count in (0, 3, 50):
         with closing(scan_of(shapes, "many", **small).to_batches()) as batches:
             for _ in range(count):
                 next(batches)

@@ -1,7 +1,6 @@
 """What a policy reads from a running cluster: the retention of topics, and the committed offsets of groups."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,16 +24,15 @@ NOW = int(time.time() * 1000)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Start a broker with topic `t`: partition 0 has 100 records of twenty days ago, and 100 of now."""
-    with LocalCluster(name="policy") as running:
-        config = {"retention.ms": str(90 * DAY), "retention.bytes": "1000000", "segment.bytes": "100000"}
-        running.create_topic("t", partitions=2, config=config)
-        running.create_topic("compacted", config={"cleanup.policy": "compact", "retention.ms": "5"})
-        for age in (20 * DAY, 0):
-            records = [Record(b"v", key=b"k", timestamp=NOW - age) for _ in range(100)]
-            running.produce("t", records, partition=0)
-        yield running
+def cluster(one_broker: LocalCluster) -> LocalCluster:
+    """Return a broker with topic `t`: partition 0 has 100 records of twenty days ago, and 100 of now."""
+    config = {"retention.ms": str(90 * DAY), "retention.bytes": "1000000", "segment.bytes": "100000"}
+    one_broker.create_topic("t", partitions=2, config=config)
+    one_broker.create_topic("compacted", config={"cleanup.policy": "compact", "retention.ms": "5"})
+    for age in (20 * DAY, 0):
+        records = [Record(b"v", key=b"k", timestamp=NOW - age) for _ in range(100)]
+        one_broker.produce("t", records, partition=0)
+    return one_broker
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from io import FileIO
 import pytest
 
 from tests.made_archive import batches, steps
-from tests.made_wrong_indexes import CASES, IndexCase
+from tests.made_wrong_indexes import CASES, IndexCase, an_abort_too_many, times_too_early
+from tests.matrix import cases
 from tests.tsctl.repair.versioned import EPOCH, Versioned
 from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
@@ -155,7 +156,7 @@ def test_an_index_is_put_back_only_if_it_fits_its_segment(versioned: Versioned) 
     assert versioned.store.get(key)[0] == good
 
 
-@pytest.fixture(params=CASES, ids=[case.__name__ for case in CASES])
+@pytest.fixture(params=cases(CASES, quick=[times_too_early, an_abort_too_many]), ids=[each.__name__ for each in CASES])
 def case(versioned: Versioned, request: pytest.FixtureRequest) -> IndexCase:
     """Return a segment `[300, 310)` that is not put yet; the commit contains it."""
     versioned.made.commit("t", 310, epochs=((EPOCH, 0),), highest_base=300)

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,18 +21,17 @@ DAY = 86_400_000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Start one broker that deletes nothing by itself."""
-    with LocalCluster(properties={"log.retention.check.interval.ms": "3600000"}, name="audit") as running:
-        yield running
+def cluster(one_broker: LocalCluster) -> LocalCluster:
+    """Return the broker that tests share."""
+    return one_broker
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    """Return an empty store; the agents' file ships every topic that begins with `t`."""
+    """Return an empty store; the agents' file ships every topic that begins with `t-`."""
     made = Archive(tmp_path / "store")
     (tmp_path / f"{CLUSTER}.properties").write_text(
-        f"storage.service.endpoint.url={made.location}\nts.segment.uploader.kafka.topics.include=t.*\n"
+        f"storage.service.endpoint.url={made.location}\nts.segment.uploader.kafka.topics.include=t-.*\n"
     )
     return made
 

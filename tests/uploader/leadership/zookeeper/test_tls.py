@@ -129,7 +129,7 @@ def test_another_authority_is_not_trusted(zookeeper: ZooKeeper, listen: Listen, 
     others = KeyStores(tmp_path)
     connect = zookeeper.secure_connect
     for properties in (
-        broker_properties(connect, others.trust["JKS"], others.client["JKS"], "JKS"),
+        broker_properties(connect, others.trust["PEM"], others.client["PEM"], "PEM"),
         {"zookeeper.ssl.client.enable": "true"},
     ):
         (error,) = errors_of(connect, properties)
