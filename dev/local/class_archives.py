@@ -1,14 +1,16 @@
-"""Writes the class archives of the local servers (`dev.local.jvm`), once for each set of jars.
+"""Writes the class archives of the local servers and of Spark (`dev.local.jvm`), once for each set of jars.
 
-Each program runs once and exits: broker, ZooKeeper and the oracle.
+Each program runs once and exits: broker, ZooKeeper, the oracle and a session of Spark.
 
-`python -m dev.local.class_archives` does it for both lines of Kafka; it needs half a minute, and `make test` has more
-than a hundred starts of these programs.
+`python -m dev.local.class_archives` does it for all of them; it needs a minute, and `make test` starts these programs
+more than a hundred times.
 """
 
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,7 @@ from dev.local.jdk import program
 from dev.local.jvm import class_archives, writing_class_archives
 from dev.local.kafka.cluster import LocalCluster, Record
 from dev.local.oracle import dump
+from dev.local.spark import jars, run_examples
 
 _EXIT_SECONDS: Final = 120.0  # the JVM writes the archive while it exits
 
@@ -28,11 +31,23 @@ def write_class_archives(line: Line) -> Path:
     Raises:
         ToolMissingError, BuildFailedError: as `dev.local.jars.kafka_jars`.
     """
-    directory = class_archives(line)
-    # The JVM compares times of the jars, and its own version.
+    return _write_once(line, sorted(kafka_jars(line).glob("*.jar")), partial(_run_each, line))
+
+
+def write_class_archive_of_spark() -> Path:
+    """Return the directory of the class archive of `dev.local.spark`, written if needed.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `dev.local.jars.iceberg_jars`.
+    """
+    return _write_once("spark", jars(), _run_spark)
+
+
+def _write_once(programs: str, of_jars: Iterable[Path], run: Callable[[Path], None]) -> Path:
+    # The JVM compares paths and times of the jars, and its own version.
     version = subprocess.run([program("java"), "-version"], capture_output=True, check=True).stderr
-    times = [str(jar.stat().st_mtime_ns) for jar in sorted(kafka_jars(line).glob("*.jar"))]
-    return build_once(directory, version + " ".join(times).encode(), partial(_run_each, line))
+    described = " ".join(f"{jar} {jar.stat().st_mtime_ns}" for jar in of_jars)
+    return build_once(class_archives(programs), version + described.encode(), run)
 
 
 def _run_each(line: Line, directory: Path) -> None:
@@ -49,9 +64,16 @@ def _run_each(line: Line, directory: Path) -> None:
             server.stop()
 
 
+def _run_spark(directory: Path) -> None:
+    shutil.rmtree(class_archives("spark"), ignore_errors=True)  # as above
+    with writing_class_archives(directory), tempfile.TemporaryDirectory() as files:
+        run_examples(Path(files))
+
+
 def main() -> int:
-    """Write the archives of all lines."""
-    return print_fetched(*((f"classes of Kafka {line}", partial(write_class_archives, line)) for line in LINES))
+    """Write the archives of all programs."""
+    of_kafka = [(f"classes of Kafka {line}", partial(write_class_archives, line)) for line in LINES]
+    return print_fetched(*of_kafka, ("classes of Spark", write_class_archive_of_spark))
 
 
 if __name__ == "__main__":

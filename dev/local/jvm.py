@@ -29,14 +29,14 @@ _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 _written_to: Path | None = None
 
 
-def class_archives(line: Line) -> Path:
-    """Return the directory with the class archives of one line's programs, whether or not they exist."""
-    return BUILD / "class-archives" / line
+def class_archives(programs: str) -> Path:
+    """Return the directory with the class archives of a line of Kafka or of Spark, whether or not they exist."""
+    return BUILD / "class-archives" / programs
 
 
 @contextmanager
 def writing_class_archives(directory: Path) -> Iterator[None]:
-    """Make each `java_command` in the block write the archive of its program to a directory when it exits.
+    """Make each program that starts in the block write the archive of its program to a directory when it exits.
 
     A program that is killed writes none.
     """
@@ -48,11 +48,12 @@ def writing_class_archives(directory: Path) -> Iterator[None]:
         _written_to = None
 
 
-def _class_archive(line: Line, main: str) -> list[str]:
+def class_archive(programs: str, main: str) -> list[str]:
+    """Return the JVM's options that read the archive of a program, or write it; none if there is no archive."""
     name = f"{main}.jsa"
     if _written_to is not None:
         return [*_QUIET, f"-XX:ArchiveClassesAtExit={_written_to / name}"]
-    for archive in (class_archives(line) / name, class_archives(line) / "kafka.Kafka.jsa"):
+    for archive in (class_archives(programs) / name, class_archives(programs) / "kafka.Kafka.jsa"):
         if archive.exists():  # other programs load many classes of the broker too
             return [*_QUIET, f"-XX:SharedArchiveFile={archive}"]
     return []
@@ -104,5 +105,5 @@ def java_command(
         ToolMissingError, BuildFailedError: as `dev.local.jars.kafka_jars`.
     """
     class_path = ":".join([f"{kafka_jars(line)}/*", *map(str, further_jars)])
-    fixed = [program("java"), f"-Xmx{heap_mb}m", *FAST_START, *_class_archive(line, main), _LOGGING[line]]
+    fixed = [program("java"), f"-Xmx{heap_mb}m", *FAST_START, *class_archive(line, main), _LOGGING[line]]
     return [*fixed, *options, "-cp", class_path, main, *arguments]

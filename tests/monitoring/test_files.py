@@ -47,8 +47,9 @@ def test_prometheus_accepts_the_rules_and_the_example() -> None:
 
 def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
     """On series made for it, after its time, until the cause ends; by Prometheus' own engine."""
-    promtool("test", "rules", "alerts.test.yml")
-    tried = set(re.findall(r'alertname="(\w+)"', (PROMETHEUS / "alerts.test.yml").read_text()))
+    files = ("alerts.test.yml", "alerts-of-days.test.yml")
+    promtool("test", "rules", *files)
+    tried = {name for file in files for name in re.findall(r'alertname="(\w+)"', (PROMETHEUS / file).read_text())}
     assert tried == set(alert_names())
 
 

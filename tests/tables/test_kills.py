@@ -3,9 +3,7 @@
 In a run on Spark, the driver is killed at writes of its own and of its tasks: more than twenty in all cases.
 """
 
-import os
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -173,13 +171,12 @@ def _run(arguments: Arguments, engine: str) -> None:
     if engine == "processes":
         table.run()
         return
-    from tests.spark_sessions import local_session
+    from dev.local.spark import local_session
     from ts_tables.engines.spark import SparkEngine
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     directory = arguments[0] / "spark"
     directory.mkdir(exist_ok=True)
-    with local_session(directory, "local[2]", {}) as spark:
+    with local_session(directory) as spark:
         run_once(table.target(), table.planner(), SparkEngine(spark), parsing=table.parsing)
 
 

@@ -116,12 +116,26 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         server.kill()
 
 
+@pytest.fixture(scope="session")
+def kept() -> Iterator[dict[str, ObjectStore]]:
+    """Return stores by their URL that stay open: others on the same server share the SDK's clients with them.
+
+    To open clients costs more processor time than most tests.
+    """
+    stores: dict[str, ObjectStore] = {}
+    yield stores
+    for store in stores.values():
+        store.close()
+
+
 @pytest.fixture
-def aws(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+def aws(s3_server: S3Server, kept: dict[str, ObjectStore], monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """Return the server that the environment names, with the identity that may not create buckets."""
     _no_configuration_of_this_machine(monkeypatch)
     for name, value in s3_server.environment(s3_server.restricted).items():
         monkeypatch.setenv(name, value)
+    if (url := f"s3://{BUCKET}") not in kept:
+        kept[url] = open_store(url, timeout_seconds=20)
     return s3_server
 
 

@@ -1,6 +1,5 @@
 """One cluster whose topics the oracle compares, the archives of its closed segments, and one Spark session."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from dev.local.kafka.cluster import LocalCluster, Record
 from dev.local.oracle import OracleRecord, dump
+from dev.local.spark import local_session
 from tests.every_field import every_field
 from tests.spark.archives import Archive
-from tests.spark_sessions import local_session
 
 BUCKET = "history"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -76,12 +75,8 @@ def on_s3(cluster: LocalCluster, oracle: list[OracleRecord], spark: SparkSession
 def spark(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores; Python workers get the S3 server's credentials the ordinary way, from the environment."""
     assert cluster.s3 is not None
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**cluster.s3.environment(), "PYSPARK_PYTHON": sys.executable}.items():
-            patch.setenv(name, value)
-        patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
-        with local_session(tmp_path_factory.mktemp("warehouse")) as session:
-            yield session
+    with local_session(tmp_path_factory.mktemp("spark"), environment=cluster.s3.environment()) as session:
+        yield session
 
 
 def _ship(cluster: LocalCluster, oracle: list[OracleRecord], archive: Archive) -> Shipped:
