@@ -5,6 +5,7 @@ removed are not lost, nor are offsets that filters exclude.
 """
 
 import gc
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -99,16 +100,45 @@ def collecting_less() -> Iterator[None]:
     A plan of 100,000 segments has a few million objects, and none of them is garbage. Python's collector scans them
     again and again, with all loaded modules (pyarrow, PySpark). That is a quarter of the time of planning.
     """
-    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
-    if not frozen:
-        gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
+    _COLLECTOR.begin()
     try:
         yield
     finally:
-        gc.set_threshold(*thresholds)
-        if not frozen:
-            gc.unfreeze()
+        _COLLECTOR.end()
+
+
+class _Collector:
+    """Python's collector, whose settings the first plan of a process changes, and the last one at work restores."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the rest
+        self._plans = 0
+        self._thresholds = (0, 0, 0)
+        # Whether a host application froze objects. Counting them costs milliseconds, so it happens once.
+        self._others_froze = False
+
+    def begin(self) -> None:
+        """Change the settings, unless another plan is at work."""
+        with self._lock:
+            self._plans += 1
+            if self._plans == 1:
+                self._thresholds = gc.get_threshold()
+                self._others_froze = self._others_froze or gc.get_freeze_count() > 0
+                if not self._others_froze:
+                    gc.freeze()
+                gc.set_threshold(*_THRESHOLDS)
+
+    def end(self) -> None:
+        """Restore the settings, unless another plan is at work."""
+        with self._lock:
+            self._plans -= 1
+            if self._plans == 0:
+                gc.set_threshold(*self._thresholds)
+                if not self._others_froze:
+                    gc.unfreeze()
+
+
+_COLLECTOR: Final = _Collector()
 
 
 def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
