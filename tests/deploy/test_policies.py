@@ -1,17 +1,17 @@
 """The policies of deploy/iam for agents, readers, endpoints and tables, and the bucket's settings, with moto."""
 
 import json
-import subprocess
+import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dev.local import forks
 from dev.local.ports import free_ports
 from tests.deploy.identities import BUCKET, KEYS, LOCATION, POLICIES, As, archive_of_one_topic, document, removed
 from tests.spark.archives import Archive
-from tests.tsctl.running import PROGRAM
 from ts_common.archive.group_offsets import Committed
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.table_claims import claims_key
@@ -131,8 +131,8 @@ def test_tables_may_write_their_claims_and_nothing_else(store_as: As, tmp_path: 
     )
 
     def run(*arguments: str) -> tuple[int, str]:  # a process of its own: this one keeps clients of the first user
-        command = [PROGRAM, "tables", *arguments, "--file", str(file)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = ["tsctl", "tables", *arguments, "--file", str(file)]
+        ended = forks.run(command, cwd=tmp_path, env=os.environ, timeout=60)
         return ended.returncode, ended.stderr
 
     claims = claims_key(KEYS, "export.t")

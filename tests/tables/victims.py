@@ -15,7 +15,9 @@ _NAMES: Final = re.compile(
     r"|snap-\d+|staging/\d+|\d{8}|\d{5}"
 )
 _CONTEXT: Final = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.tables.made_tables"])
+_CONTEXT.set_forkserver_preload(
+    ["tests.tables.test_kills", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "ts_common.store.s3.driver"]
+)
 
 
 class Victim:

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.oracle import OracleRecord, dump
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.matrix import examples
 from tests.spark.archives import Archive, oracle_records
 from ts_common.archive.fetch import ResumableReader
 from ts_common.errors import ConfigurationError, CorruptData, DataLoss
@@ -52,7 +53,7 @@ def changes(draw: random.Random, start: int, end: int, keys: int = 20) -> bytes:
     return log
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15, quick=4), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_it_is_what_a_dict_over_all_rows_keeps(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Several partitions and segments, overlapping copies, each end; rows in the order of offsets."""
