@@ -20,6 +20,7 @@ from dev.local.stores.azurite import AzuriteServer
 from dev.local.stores.fake_gcs import GcsServer
 from dev.local.stores.hdfs import HdfsServer
 from dev.local.stores.moto import MotoServer
+from tests.oracle_topics.shipped import Shipped, selected_topics, ship
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES
 
 __all__ = ["pytest_runtest_makereport"]
@@ -69,6 +70,7 @@ _TOGETHER = {
     "tests/consumer/": "live broker",
     "tests/endpoint/recorded/": "live broker",
     "tests/uploader/leadership/": "leadership",
+    **dict.fromkeys(("tests/endpoint/test_clients.py", "tests/reader/test_oracle_topics.py"), "oracle topics"),
     **dict.fromkeys(("tests/dev/test_cluster.py", "tests/dev/test_oracle.py"), "pair"),
     **dict.fromkeys(
         (
@@ -196,6 +198,12 @@ def one_broker() -> Iterator[LocalCluster]:
     """A broker, ZooKeeper and an S3 server; each file has topics of its own, and stops no server."""
     with LocalCluster(s3=True, buckets=[BUCKET], name="one-broker") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def oracle_topics(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    """Ship every kind of topic that the tests that run need; broker and agent have stopped."""
+    return ship(selected_topics(request), tmp_path_factory.mktemp("kinds"))
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,9 @@ from ts_common.model import TopicPartition as Partition
 from ts_consumer import TierMode
 
 PARTITIONS = 4
-SEGMENT = 200_000
-VALUE = 2000
-ROUNDS = 700  # before the group begins: a few segments of each partition
+SEGMENT = 60_000
+VALUE = 1000
+ROUNDS = 400  # before the group begins: a few segments of each partition
 IN_TEST = (TierMode.KAFKA_PREFERRED, "cooperative")
 CASES = [
     pytest.param(mode, protocol, marks=() if (mode, protocol) == IN_TEST else pytest.mark.full, id=f"{mode}-{protocol}")
@@ -149,10 +149,10 @@ def field(
             config |= {
                 "kafka.cluster.id": archive.keys.cluster,
                 "storage.service.endpoint.url": archive.location,
-                "tiered.storage.refresh.ms": 200,
+                "tiered.storage.refresh.ms": 500,
                 "tiered.storage.max.buffered.bytes": 1 << 20,
             }
-        writer = Writer(cluster, topic, PARTITIONS, VALUE, 0.02)
+        writer = Writer(cluster, topic, PARTITIONS, VALUE, 0.05)
         writer.write(ROUNDS)
         yield Field(cluster, archive, link, config, Results(), writer)
         writer.stop()
@@ -207,7 +207,7 @@ def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: TierMo
         wait_for(lambda: not results.owners(), "the topic's end to be noticed", SECONDS, state=field.state)
         results.begin_life("second")
         cluster.create_topic(topic, PARTITIONS, 2, {"segment.bytes": str(SEGMENT), "min.insync.replicas": "1"})
-        again = Writer(cluster, topic, PARTITIONS, VALUE, 0.02)
+        again = Writer(cluster, topic, PARTITIONS, VALUE, 0.05)
         again.write(ROUNDS // 2)
         again.stop()
         field.wait_for_owners(first, second, third)

@@ -22,13 +22,13 @@ from tests.endpoint.kafka_clients.python_clients import offsets_for_times, read_
 from tests.endpoint.running import Running
 from tests.matrix import cases
 from tests.oracle_topics.kinds import CUT, KINDS, QUICK
-from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, Shipped, selected_topics, ship
+from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, Shipped
 
 # In `make test` these read each quick topic, and every other client a few of them, in one call.
-THOROUGH: Final = ("librdkafka assign", "Java consumer 3.9")
+THOROUGH: Final = ("librdkafka assign", "Java consumer 4")
 FEW: Final = ("transactions-lz4", "magic-0-gzip")
 # Full only: a JVM for half a minute each, and packages of npm.
-SLOW: Final = ("Spark's Kafka source", "Java consumer 4", *CONSOLES, "kafkajs", "@platformatic/kafka")
+SLOW: Final = ("Spark's Kafka source", "Java consumer 3.9", *CONSOLES, "kafkajs", "@platformatic/kafka")
 AT_ONCE: Final = 3  # clients; most of them wait for a JVM
 Wanted = tuple[str, Isolation]
 
@@ -60,10 +60,11 @@ def selected_readings(request: pytest.FixtureRequest) -> dict[Wanted, list[str]]
 
 
 @pytest.fixture(scope="module")
-def reading(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reading]:
-    """Ship the topics of the selected tests, and let clients read them from an endpoint, some at the same time."""
-    directory = tmp_path_factory.mktemp("kinds")
-    shipped = ship(selected_topics(request), directory)
+def reading(
+    request: pytest.FixtureRequest, oracle_topics: Shipped, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Reading]:
+    """Let clients read the topics from an endpoint, some at the same time."""
+    directory, shipped = tmp_path_factory.mktemp("clients"), oracle_topics
     archive = ("--url", shipped.location, "--cluster", CLUSTER, "--entropy-bits", str(ENTROPY_BITS))
     port, http_port = free_ports(2)
     endpoint = Running(archive, directory / "endpoint.log", port, http_port)

@@ -23,7 +23,7 @@ from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
 from tests.reader.test_views import CASES, of_two_incarnations
 
-QUICK: Final = ("librdkafka assign", "Java consumer 3.9", "franz-go")
+QUICK: Final = ("librdkafka assign", "Java consumer 4", "franz-go")
 
 
 @dataclass(frozen=True)

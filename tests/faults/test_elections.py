@@ -305,10 +305,9 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
         held.release()
     active = bases(cluster, 1, topic)[-1]
     assert SHARED < stopped_at < active
-    seen = archive.read()
-    assert {record.offset: record.value for record in seen} == {
-        offset: value for offset, value in living.items() if offset < archive.next_offset()
-    }
+    end = archive.next_offset()
+    seen = {record.offset: record.value for record in archive.read()}
+    assert seen == {offset: value for offset, value in living.items() if offset < end}
     agent = archive.agent(1)
     end = wait_leadership_shipped(archive, 1)
     assert lines(assert_shown(archive, living, end)) == ["shared", "first", "last"]

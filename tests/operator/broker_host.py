@@ -19,6 +19,7 @@ from typing import Self
 
 from dev.dist import build
 from dev.local.agent import AgentProcess
+from dev.local.forks import write_command
 from dev.local.prometheus import program
 from tests.docs.commands import CHECKOUT, Block, CommandFailedError, Shell
 from ts_uploader.cli import EXIT_REFUSED
@@ -43,12 +44,8 @@ esac
 """
 _PROGRAM = """\
 #!/bin/bash
-if [[ "$1" == run ]]; then set -- "$@" {arguments}; fi
-PYTHONPATH={checkout} exec {program} "$@"
-"""
-_TSCTL = """\
-#!/bin/bash
-PYTHONPATH={checkout} exec {program} "$@"
+if [[ "$1" == run ]]; then PYTHONPATH={checkout} exec {program} "$@" {arguments}; fi
+exec {forked} "$@"
 """
 # Only where the machine has no curl.
 _CURL = """\
@@ -171,8 +168,9 @@ class Host:
             scripts["curl"] = _CURL.format(python=sys.executable)
         for name, text in scripts.items():
             _script(self._bin / name, text)
-        _script(root / "new", _program(arguments))
-        _script(root / "new.tsctl", _TSCTL.format(checkout=CHECKOUT, program=_installed("tsctl")))
+        write_command(root / "new.tsctl", "tsctl")
+        write_command(root / "forked", "ts-uploader")
+        _script(root / "new", _program(arguments, root / "forked"))
         self._unpack(root, whole=for_real)
         (self._bin / "promtool").symlink_to(program("promtool"))
         self.agent = _Unit(self, logs, environment, None)
@@ -218,7 +216,7 @@ class Host:
     def _install(self, server_properties: Path) -> None:
         for directory in (self.etc / "conf", self.opt / "0.1.0" / "bin"):
             directory.mkdir(parents=True)
-        _script(self.opt / "0.1.0" / "bin" / "ts-uploader", _program(()))
+        _script(self.opt / "0.1.0" / "bin" / "ts-uploader", _program((), self._bin.parent / "forked"))
         (self.opt / "venv").symlink_to("0.1.0")
         shutil.copy(self._release / "deploy" / "ts-uploader.service", self.systemd)
         (self.etc / "environment").write_text(
@@ -269,12 +267,9 @@ class Host:
             self.agent.launch()
 
 
-def _program(arguments: tuple[str, ...]) -> str:
-    return _PROGRAM.format(arguments=shlex.join(arguments), checkout=CHECKOUT, program=_installed("ts-uploader"))
-
-
-def _installed(name: str) -> Path:
-    return Path(sys.executable).with_name(name)
+def _program(arguments: tuple[str, ...], forked: Path) -> str:
+    program = Path(sys.executable).with_name("ts-uploader")
+    return _PROGRAM.format(arguments=shlex.join(arguments), checkout=CHECKOUT, program=program, forked=forked)
 
 
 def _script(path: Path, text: str) -> None:

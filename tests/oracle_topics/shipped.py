@@ -61,9 +61,9 @@ class Shipped:
 
 
 def selected_topics(request: pytest.FixtureRequest) -> dict[str, Kind]:
-    """Return the kinds of the tests of a module that run, by their parameter `topic`."""
+    """Return the kinds of the tests that run and use a fixture, by their parameter `topic`."""
     tests = (item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec"))
-    selected = {test.callspec.params.get("topic") for test in tests if test.path == request.path}
+    selected = {test.callspec.params.get("topic") for test in tests if request.fixturename in test.fixturenames}
     return {name: kind for name, kind in KINDS.items() if name in selected}
 
 

@@ -13,7 +13,7 @@ from dev.local.oracle import Isolation
 from tests.archive import record_of
 from tests.matrix import cases
 from tests.oracle_topics.kinds import KINDS, QUICK
-from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, ByTopic, Shipped, selected_topics, ship
+from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, ByTopic, Shipped
 from tests.reader.engines import ENGINES, Rows
 from ts_reader import Archive, Scan
 from ts_reader.execution import run
@@ -47,9 +47,9 @@ class Read:
 
 
 @pytest.fixture(scope="module")
-def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """Ship the topics of the selected tests."""
-    return Read(ship(selected_topics(request), tmp_path_factory.mktemp("kinds")))
+def read(oracle_topics: Shipped) -> Read:
+    """Return what engines read of the archive that other tests have too."""
+    return Read(oracle_topics)
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)

@@ -1,5 +1,6 @@
 """Names in a bucket are chosen by its writers: none makes `tsctl` write outside of the given directory."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,12 +16,12 @@ BUCKET = "outside-names"
 NAMES = ("..", ".", "../up", "/etc/up", "t/../../up", "t~../../up", "<script>", "~", "")
 
 
-@pytest.fixture
-def named(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[str, ...]:
+@pytest.fixture(scope="module")
+def named(moto_server: MotoServer) -> Iterator[tuple[str, ...]]:
     """Return an archive of topic `t`, with its objects repeated as if topics of all these names existed."""
-    for name, value in moto_server.environment().items():
-        monkeypatch.setenv(name, value)
-    with closing(moto_server.client()) as s3:
+    with pytest.MonkeyPatch.context() as patch, closing(moto_server.client()) as s3:
+        for name, value in moto_server.environment().items():
+            patch.setenv(name, value)
         s3.create_bucket(Bucket=BUCKET)
         archive = Archive(f"s3://{BUCKET}/base")
         archive.put_segment("t", 0, batch(0, [record(0)]), index=b"", timeindex=b"")
@@ -32,7 +33,7 @@ def named(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
                 other = info.key.replace("/t-0/", f"/{name}-0/").replace("/t/", f"/{name}/")
                 s3.put_object(Bucket=BUCKET, Key=f"base/{other}", Body=body, Metadata=dict(found.metadata))
         archive.store.close()
-    return ("--url", f"s3://{BUCKET}/base", "--cluster", "prod")
+        yield ("--url", f"s3://{BUCKET}/base", "--cluster", "prod")
 
 
 def test_no_name_in_a_bucket_leads_out_of_the_directory(named: tuple[str, ...], run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from dev.local.oracle import Isolation
 from tests.matrix import cases
 from tests.oracle_topics.kinds import KINDS, QUICK
-from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, ByTopic, Shipped, selected_topics, ship
+from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, ByTopic, Shipped
 from tests.spark.archives import oracle_records
 
 
@@ -24,10 +24,9 @@ class Compared:
 
 
 @pytest.fixture(scope="module")
-def compared(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """Ship the topics of the selected tests, and read them with Spark."""
-    shipped = ship(selected_topics(request), tmp_path_factory.mktemp("kinds"))
-    shown = {}
+def compared(oracle_topics: Shipped, spark: SparkSession) -> Compared:
+    """Read the topics with Spark."""
+    shipped, shown = oracle_topics, {}
     for isolation in ISOLATIONS:
         table = (
             spark.read.format("kafka_segments")
