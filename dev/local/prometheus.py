@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 
 from dev.local.apt import has
 from dev.local.debian import unpacked
-from dev.local.jars import print_fetched
+from dev.local.jars import BUILD, print_fetched
 from dev.local.loopback_http import ERRORS, request
 from dev.local.ports import LOOPBACK, free_port
 from dev.local.process import Server
@@ -37,8 +37,12 @@ def program(name: str) -> str:
         ToolMissingError: it is missing, and apt is too, or has no such package.
         BuildFailedError: apt or dpkg failed.
     """
-    found = shutil.which(name)
-    return found or str(unpacked(name, [name if has(name) else _PACKAGE], name) / "usr" / "bin" / name)
+    if found := shutil.which(name):
+        return found
+    built = BUILD / name / "usr" / "bin" / name
+    if not built.exists():  # apt needs half a second to find the package
+        built = unpacked(name, [name if has(name) else _PACKAGE], name) / "usr" / "bin" / name
+    return str(built)
 
 
 class PrometheusServer(Server):
