@@ -94,6 +94,7 @@ def serving(
     with_incarnations: bool = False,
     most_batch_bytes: int = 32 << 20,
     permissions: Permissions | None = None,
+    room: int = 1 << 40,
 ) -> Iterator[Served]:
     """Serve one location; must be used inside of a running loop."""
     location = Location(store, keys)
@@ -107,7 +108,7 @@ def serving(
         context = Context(archive, OneNode(), permissions or EveryonePermitted(), keys.cluster)
         handlers: dict[Api, Handler] = {
             Api.METADATA: MetadataHandler(context),
-            Api.FETCH: FetchHandler(context, reads, lambda _: 1 << 40),
+            Api.FETCH: FetchHandler(context, reads, lambda _: room),
             Api.LIST_OFFSETS: ListOffsetsHandler(context),
             Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(context),
             Api.DESCRIBE_CONFIGS: DescribeConfigsHandler(context),

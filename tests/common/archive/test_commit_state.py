@@ -20,7 +20,7 @@ YOUNG, OLD, EARLY = NOW - 14 * 60, NOW - 15 * 60, NOW + 15 * 60
         ((None,), CommitState.MISSING),
     ],
 )
-def test_only_a_young_segment_can_be_a_first_upload(written: tuple[float | None, ...], state: CommitState) -> None:
+def test_r12c_only_a_young_segment_can_be_a_first_upload(written: tuple[float | None, ...], state: CommitState) -> None:
     """The newest one decides; an unknown time is old. With a commit, no time matters."""
     assert commit_state(has_commit=False, is_damaged=False, written=written, now=NOW) is state
     assert commit_state(has_commit=True, is_damaged=False, written=written, now=NOW) is CommitState.COMMITTED

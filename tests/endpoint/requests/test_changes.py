@@ -87,7 +87,7 @@ def test_metadata_leaves_a_snapshot_as_old_as_it_is(archive: MadeArchive, monkey
     run(read)
 
 
-def test_retention_under_a_reader_is_out_of_range(archive: MadeArchive) -> None:
+def test_e03_retention_under_a_reader_is_out_of_range(archive: MadeArchive) -> None:
     """Also if the snapshot still has the segment that retention removed."""
 
     async def read() -> None:

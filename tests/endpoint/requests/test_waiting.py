@@ -25,20 +25,20 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_wait": 0.0}, {"min_bytes": 0}, {"most_bytes": 0}, {"max_wait": 0.0, "min_bytes": 0, "most_bytes": 0}],
-    ids=["no wait", "no least bytes", "no bytes", "nothing"],
+    [{"max_wait": 0.0}, {"min_bytes": 0}, {"most_bytes": 0}, {"max_wait": 0.0, "min_bytes": 0, "most_bytes": 0}, {}],
+    ids=["no wait", "no least bytes", "no bytes", "nothing", "no room"],
 )
-def test_the_first_fetch_of_a_partition_has_records(archive: MadeArchive, options: dict[str, Any]) -> None:
+def test_e02_the_first_fetch_has_records_and_at_most_its_room(archive: MadeArchive, options: dict[str, Any]) -> None:
     """Nothing is in memory yet. A broker reads before it waits, and returns at least one batch (KIP-74)."""
 
     async def read() -> list[int]:
-        with serving(archive.store, archive.keys) as served:
+        with serving(archive.store, archive.keys, room=1 << 40 if options else 0) as served:
             answer = await fetch(served, "t", 25, **options)
             return [header.base_offset for header, _ in batches_of(answer.records)]
 
     found = run(read)
     assert found[0] == 20
-    assert (len(found) == 1) == ("most_bytes" in options)
+    assert (len(found) == 1) == ("most_bytes" in options or not options)
 
 
 def test_a_client_that_never_waits_gets_the_error_of_a_commit(archive: MadeArchive) -> None:

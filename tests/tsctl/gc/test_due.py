@@ -98,7 +98,7 @@ def test_g02_age_counts_from_the_lesser_of_timestamp_and_shipping(copy: SegmentC
     assert record_time(copy) == expected
 
 
-def test_nothing_is_due_before_the_least_time() -> None:
+def test_g02_nothing_is_due_before_the_least_time() -> None:
     """Old records that arrived yesterday stay, and so does a bucket that was copied yesterday."""
     last = copy_of(20, 30, 1)
     for young in (copy_of(0, 10, 5_000, shipped=1), copy_of(0, 10, 5_000, shipped=90, stored=1)):

@@ -84,19 +84,6 @@ def test_g01_partition_10_is_not_touched_for_partition_1(archive: MadeArchive) -
     archive.store.head(archive.keys.incarnations("t-1"))
 
 
-def test_an_undone_run_shows_everything_again(archive: MadeArchive) -> None:
-    """The plan of an undone run deletes nothing, and the next run plans again."""
-    size = ship(archive, "t", 0, 100)
-    run(archive, keep_last(3, size))
-    runs = list_runs(archive.store, archive.keys)
-    assert undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, None), 0).lowered == 1
-    assert start_of(archive) == 0
-    again = run(archive, keep_last(5, size), after=GRACE)
-    assert again.deleted is None
-    assert start_of(archive) == 50
-    assert bases(archive) == list(range(0, 100, 10))
-
-
 def test_an_undo_of_a_run_that_moved_nothing_reports_no_partition_as_back(archive: MadeArchive) -> None:
     """Objects that another policy kept are planned again, below a `log.start` that the earlier run moved."""
     size = ship(archive, "t", 0, 100)
