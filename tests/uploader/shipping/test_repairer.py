@@ -252,7 +252,7 @@ def test_a_deleted_object_gets_its_plain_name_again(lab: Lab) -> None:
     assert lab.repair(Damage.MISSING, 10, 20).outcome is Outcome.NOTHING_TO_DO
 
 
-def test_below_the_lineage_and_below_log_start_a_plain_name_is_not_used_again(lab: Lab) -> None:
+def test_u44_below_the_lineage_and_below_log_start_a_plain_name_is_not_used_again(lab: Lab) -> None:
     """A deletion plan can still have that name. What ends below `log.start` stays away."""
     lab.lineage = Lineage(EPOCH, 5, 20)
     lab.commit()
@@ -260,11 +260,13 @@ def test_below_the_lineage_and_below_log_start_a_plain_name_is_not_used_again(la
         lab.store.delete([KEYS.segment(SegmentName(base))])
     answer = lab.repair(Damage.MISSING, 10, 30)
     assert [key.removeprefix(KEYS.prefix)[18:23] for key in answer.objects] == ["10.e3", "20.lo"]
-    lab.store.put(KEYS.log_start, LogStart(15, lab.lineage).encode())
-    lab.store.delete([info.key for info in lab.store.list(KEYS.prefix) if "/00000000000000000000." in info.key])
+    lab.store.put(KEYS.log_start, LogStart(25, lab.lineage).encode())
+    lab.store.delete([KEYS.segment(SegmentName(base)) for base in (0, 20)])
     answer = lab.repair(Damage.MISSING, 0, 10)
     assert (answer.outcome, answer.objects) == (Outcome.NOTHING_TO_DO, ())
-    assert "log.start is 15" in answer.reason
+    assert "log.start is 25" in answer.reason
+    (key,) = lab.repair(Damage.MISSING, 25, 30).objects
+    assert key.removeprefix(KEYS.prefix)[18:23] == "20.e3"
 
 
 def test_while_log_start_is_missing_nothing_is_put_back(lab: Lab) -> None:

@@ -77,7 +77,7 @@ def test_u25_an_event_between_two_listings_restarts_the_wait(between: Listing | 
     assert [task for task in tasks if isinstance(task, PassGap)] == []
 
 
-def test_no_gap_while_a_segment_is_still_read_from_an_open_file() -> None:
+def test_u07_no_gap_while_a_segment_is_still_read_from_an_open_file() -> None:
     """Its names no longer exist, its bytes do."""
     led = LedPartition(0, 100, 200)
     first, second = (task for task in led.at(0) if isinstance(task, Ship))
@@ -89,7 +89,7 @@ def test_no_gap_while_a_segment_is_still_read_from_an_open_file() -> None:
     assert [done.base for done in commit.run] == [0, 100]
 
 
-def test_no_gap_above_the_high_watermark() -> None:
+def test_u08_no_gap_above_the_high_watermark() -> None:
     """Uncommitted offsets cannot be passed."""
     led = LedPartition(100, 200, high_watermark=60)
     assert [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)] == []
