@@ -67,6 +67,7 @@ _TOGETHER = {
         ),
         "stores",
     ),
+    **dict.fromkeys(("tests/deploy/test_dist.py", "tests/deploy/test_image.py"), "release"),
     "tests/consumer/": "live broker",
     "tests/endpoint/recorded/": "live broker",
     "tests/uploader/leadership/": "leadership",

@@ -1,12 +1,14 @@
-"""A server that checks permissions, with a user of each policy."""
+"""A release, and a server that checks permissions, with a user of each policy."""
 
 import http.client
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from dev import dist
 from dev.local.ports import LOOPBACK
 from dev.local.stores.moto import MotoServer
 from tests.deploy.identities import (
@@ -25,6 +27,12 @@ from ts_common.store.factory import open_store
 _HEAD_BUCKET = json.dumps(
     {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
 )
+
+
+@pytest.fixture(scope="package")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a release of this checkout and return its directory."""
+    return dist.build(tmp_path_factory.mktemp("release") / "dist")
 
 
 @pytest.fixture(scope="package")

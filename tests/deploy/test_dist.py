@@ -15,12 +15,6 @@ from dev import dist
 CHECKOUT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a release and return its directory."""
-    return dist.build(tmp_path_factory.mktemp("first") / "dist")
-
-
 def test_two_builds_are_equal_in_every_byte(release: Path, tmp_path: Path) -> None:
     """Another user builds in another directory, without git; `-S`: `dev.dist` needs the standard library alone."""
     builder = ("dev/__init__.py", "dev/dist.py", "dev/bill_of_materials.py")

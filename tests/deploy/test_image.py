@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from dev.dist import build as build_release
 from tests.deploy.image import Build, stages_of
 
 CHECKOUT = Path(__file__).parents[2]
@@ -51,12 +50,6 @@ def said(command: list[str], *arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run([*command, *arguments], cwd="/", env=environment, capture_output=True, text=True, check=True)
     return ended.stdout
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a release of this checkout and return its directory."""
-    return build_release(tmp_path_factory.mktemp("release") / "dist")
 
 
 @pytest.fixture

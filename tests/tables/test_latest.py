@@ -15,7 +15,7 @@ from dev.local.ports import free_ports
 from tests.common.log_format.build import batch, record
 from tests.endpoint.running import Running
 from tests.made_archive import MadeArchive
-from tests.matrix import cases
+from tests.matrix import cases, examples
 from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.tables.test_parsed_tables import NAME, Made, kill_run
 from ts_common.errors import ConfigurationError, DataLoss, OperatorError
@@ -127,7 +127,7 @@ def test_only_touched_buckets_are_written_again(made: Latest) -> None:
 
 
 @pytest.mark.parametrize("seed", cases([0, 1, 2], quick=[0]))
-def test_twenty_runs_with_an_unclean_election_have_the_newest_records(made: Latest, tmp_path: Path, seed: int) -> None:
+def test_runs_with_unclean_elections_have_the_newest_records(made: Latest, tmp_path: Path, seed: int) -> None:
     """Those of Kafka's Java consumer. After an election a former record of a key, or a deleted key, is there again."""
     random_ = random.Random(seed)
     rewritten = 0
@@ -135,16 +135,18 @@ def test_twenty_runs_with_an_unclean_election_have_the_newest_records(made: Late
     epoch = {0: 0, 1: 0}
     made.put_changes(some_changes(random_, 30))
     made.tables.create(NAME)
-    for number in range(20):
+    runs = examples(20, quick=10)
+    elections = {runs // 3, runs * 2 // 3}
+    for number in range(runs):
         partition = random_.randrange(2)
         made.put_changes(some_changes(random_, 30), partition, epoch=epoch[partition])
-        if number in {7, 13}:
+        if number in elections:
             made.tables.run(NAME)
             partition, end = 0, len(made.logs[0])
             epoch[partition] += 1
             made.put_changes(some_changes(random_, 10), partition, random_.randrange(max(end - 40, 1), end), epoch[0])
         rewritten += made.tables.run(NAME).rewritten
-        if number in {7, 13, 19}:
+        if number in {*elections, runs - 1}:
             made.check_newest()
     assert made.select("select _partition_id, _key, a from {} order by 1, 2") == made.newest_of_the_java_consumer(
         tmp_path

@@ -13,17 +13,18 @@ from tests.tables.made_tables import MadeTable
 from ts_tables.files.layout import FileFormat
 
 BUCKET = "requests"
-PARTITIONS = 40
+PARTITIONS = 20
 
 
-@pytest.fixture
-def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3FaultProxy]:
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[S3FaultProxy]:
     with (
+        pytest.MonkeyPatch.context() as patch,
         LocalCluster(brokers=0, mode="kraft", s3=True, buckets=[BUCKET], name="requests") as cluster,
         S3FaultProxy(cluster.s3) as proxy,  # type: ignore[arg-type]
     ):
         for name, value in proxy.environment().items():
-            monkeypatch.setenv(name, value)
+            patch.setenv(name, value)
         yield proxy
 
 
@@ -32,11 +33,11 @@ def test_a_run_without_news_makes_one_request_for_each_partition(
     proxy: S3FaultProxy, tmp_path: Path, form: FileFormat | None
 ) -> None:
     """It reads each commit, and few objects of the whole cluster; no segment is listed. Plain files cost two more."""
-    archive = MadeArchive(f"s3://{BUCKET}/base")
+    archive = MadeArchive(f"s3://{BUCKET}/{tmp_path.name}/base")
     for partition in range(PARTITIONS):
         archive.put_segment("t", 0, batches((0, 10)), partition=partition)
         archive.commit("t", 10, partition=partition, last_stable_offset=10)
-    table = MadeTable(archive, tmp_path / "lake", format=form, location=f"s3://{BUCKET}/files")
+    table = MadeTable(archive, tmp_path / "lake", format=form, location=f"s3://{BUCKET}/{tmp_path.name}/files")
     table.create()
     assert table.run().records == 10 * PARTITIONS
     before = len(proxy.requests())

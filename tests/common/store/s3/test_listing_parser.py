@@ -8,10 +8,11 @@ from xml.sax.saxutils import escape
 import botocore.session
 import pytest
 from botocore.parsers import RestXMLParser
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.common.store.servers import FakeServer, answer
+from tests.matrix import examples
 from ts_common.errors import StoreThrottled, StoreUnavailable
 from ts_common.store.factory import open_store
 from ts_common.store.s3.listing_parser import parse_listing, timestamp_of
@@ -60,6 +61,7 @@ def by_the_sdk(body: bytes) -> dict[str, Any]:
     return found
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(
     PAGES,
     st.lists(KEYS, max_size=3).map(tuple),
