@@ -168,7 +168,7 @@ def test_t06_a_raw_table_has_the_time_or_the_nearest_one_and_counts_it(tmp_path:
 
 
 @pytest.mark.parametrize("output", cases(OUTPUTS, quick=[("parquet", "hour(timestamp)")]), ids=" ".join)
-def test_a_parsed_table_refuses_a_time_that_its_column_does_not_hold(tmp_path: Path, output: tuple[str, str]) -> None:
+def test_t06_a_parsed_table_refuses_a_time_that_no_column_holds(tmp_path: Path, output: tuple[str, str]) -> None:
     """Each record is a row with its time, or refused with its time as the reason."""
     form, key = output[0], output[1].replace("timestamp", "_timestamp")
     stamps = times(examples(1000, quick=8))

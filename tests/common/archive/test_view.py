@@ -132,7 +132,7 @@ def test_a_segment_removed_below_the_start_is_accepted(archive: MadeArchive) -> 
 
 
 @pytest.mark.parametrize(("base", "log_start"), [(10, 10), (0, 5)])
-def test_a_removed_segment_of_the_view_is_an_error(archive: MadeArchive, base: int, log_start: int) -> None:
+def test_r11_a_removed_segment_of_the_view_is_an_error(archive: MadeArchive, base: int, log_start: int) -> None:
     """A base inside the view, or a hole without a record, shows that the segment belongs to the view."""
     put(archive, 0, 10, 20)
     archive.commit("t", 30, log_start=log_start)
