@@ -23,6 +23,8 @@ from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
 from tests.reader.test_views import CASES, of_two_incarnations
 
+# @platformatic/kafka 1.35 leaves an aborted transaction out only if its marker is in the same reply, from a broker too.
+_WITHOUT_MARKERS: Final = {("@platformatic/kafka", "r02-lost-marker"), ("@platformatic/kafka", "r14-cut-off")}
 QUICK: Final = ("librdkafka assign", "Java consumer 4", "franz-go")
 
 
@@ -140,4 +142,9 @@ def test_a_client_has_the_rows_of_the_reader(
         topics = [other for other, shape in SHAPES.items() if shape.isolation == isolation]
         found[name, isolation] = client.read(served.address, topics, isolation)
     assert served.expected[topic]
-    assert found[name, isolation][topic] == client.expected(served.expected[topic])
+    rows, expected = found[name, isolation][topic], client.expected(served.expected[topic])
+    if (name, topic) in _WITHOUT_MARKERS:
+        offsets = {record.offset for record in expected}
+        assert len(rows) > len(expected)
+        rows = [record for record in rows if record.offset in offsets]
+    assert rows == expected

@@ -30,7 +30,7 @@ def by_java(bootstrap: str, group: str) -> None:
     """Run Kafka 4.1's tools: the console consumer, and those for offsets, topics, groups and settings."""
     tools = "org.apache.kafka.tools"
     place = ["--bootstrap-server", bootstrap]
-    consumer = ["--include", f"{PREFIX}.*", "--group", group, "--from-beginning", "--timeout-ms", "4000"]
+    consumer = ["--include", f"{PREFIX}.*", "--group", group, "--from-beginning", "--timeout-ms", "15000"]
     run_tool("4", f"{tools}.consumer.ConsoleConsumer", [*place, *consumer, "--isolation-level", "read_committed"])
     for time in ("earliest", "latest", "max-timestamp", str(_AT)):
         run_tool("4", f"{tools}.GetOffsetShell", [*place, "--topic-partitions", f"{PREFIX}.*", "--time", time])
