@@ -78,14 +78,14 @@ def test_the_agent_accepts_its_arguments_and_its_file(tmp_path: Path) -> None:
     """After the image's entry point; --cluster-id names the file in the mounted ConfigMap."""
     words = [word.strip('", []') for word in IMAGE["agent"].last("ENTRYPOINT").split(",")]
     options = parsed(agent_cli, words[1], [*words[2:], *AGENT["args"]])
-    assert options["log_format"] is LogFormat.JSON
+    assert options["log_format"] == LogFormat.JSON
     assert str(options["config_dir"]) == mounts(AGENT)["ts-uploader"]["mountPath"]
     directory = written(BROKER["ConfigMap", "ts-uploader"]["data"], tmp_path / "conf")
     config, warnings = load_config(directory / f"{options['cluster_id']}.properties")
     assert not warnings
     provider = open_provider(config.endpoint_provider, options["cluster_id"], directory, config.endpoint_properties)
     assert [endpoint.location for endpoint in provider.endpoints()] == ["s3://example-archive/base/prefix"]
-    assert options["server_properties"].parent == Path(mounts(AGENT)["broker-properties"]["mountPath"])
+    assert Path(options["server_properties"]).parent == Path(mounts(AGENT)["broker-properties"]["mountPath"])
 
 
 def test_the_agent_accepts_the_brokers_file_of_each_pod(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
     assert str(options["config"]) == f"{mounts(TSCTL)['ts-uploader']['mountPath']}/{file}"
     assert options["as_json"]
-    assert options["depth"] is Depth.LISTING  # the requests for each segment grow with the archive
+    assert options["depth"] == Depth.LISTING  # the requests for each segment grow with the archive
     brokers = options["bootstrap_server"].split(",")
     service = BROKER["StatefulSet", "kafka"]["spec"]["serviceName"]
     assert brokers == [f"kafka-{number}.{service}:9092" for number in range(3)]

@@ -197,6 +197,6 @@ def test_the_values_for_a_chart_are_complete() -> None:
     (agent,) = values["controller"]["sidecars"]
     options = parsed(agent_cli, "run", ["/conf", *agent["args"]])
     mounts = {mount["mountPath"]: mount["name"] for mount in agent["volumeMounts"] if mount["readOnly"]}
-    assert mounts.keys() == {"/conf", str(options["server_properties"].parent), "/bitnami/kafka"}
+    assert mounts.keys() == {"/conf", str(Path(options["server_properties"]).parent), "/bitnami/kafka"}
     assert [volume["name"] for volume in values["controller"]["extraVolumes"]] == [mounts["/conf"]]
     assert agent["image"] == AGENT["image"]
