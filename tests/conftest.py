@@ -45,43 +45,38 @@ _FIRST = (
     *("dev", "reader", "common"),
 )
 # One process runs all tests of these folders and files, by its name: a second one would start their servers again.
-_TOGETHER = {
-    "tests/spark/session/": "session",
-    "tests/tables/spark/": "session of tables",
-    **dict.fromkeys(
-        (
-            *(
-                "tests/common/store/",
-                "tests/uploader/stores/",
-                "tests/tsctl/repair/",
-                "tests/tsctl/commands/test_thaw.py",
-            ),
-            *("tests/tsctl/verify/test_bucket_check.py", "tests/tsctl/verify/test_frozen.py"),
-            *(
-                "tests/tsctl/gc/test_checks.py",
-                "tests/tsctl/gc/test_object_lock.py",
-                "tests/tsctl/cost/test_listing.py",
-            ),
-            *("tests/tsctl/test_outside_names.py", "tests/reader/query/test_frozen.py"),
-            *("tests/operator/test_frozen_segments.py", "tests/deploy/test_maintenance_policies.py"),
-        ),
-        "stores",
+_SERVERS = {
+    "session": ("tests/spark/session/",),
+    "session of tables": ("tests/tables/spark/",),
+    "stores": (
+        "tests/common/store/",
+        "tests/uploader/stores/",
+        "tests/tsctl/repair/",
+        "tests/tsctl/commands/test_thaw.py",
+        "tests/tsctl/verify/test_bucket_check.py",
+        "tests/tsctl/verify/test_frozen.py",
+        "tests/tsctl/gc/test_checks.py",
+        "tests/tsctl/gc/test_object_lock.py",
+        "tests/tsctl/cost/test_listing.py",
+        "tests/tsctl/test_outside_names.py",
+        "tests/reader/query/test_frozen.py",
+        "tests/operator/test_frozen_segments.py",
+        "tests/deploy/test_maintenance_policies.py",
     ),
-    **dict.fromkeys(("tests/deploy/test_dist.py", "tests/deploy/test_image.py"), "release"),
-    "tests/consumer/": "live broker",
-    "tests/endpoint/recorded/": "live broker",
-    "tests/uploader/leadership/": "leadership",
-    **dict.fromkeys(("tests/endpoint/test_clients.py", "tests/reader/test_oracle_topics.py"), "oracle topics"),
-    **dict.fromkeys(("tests/dev/test_cluster.py", "tests/dev/test_oracle.py"), "pair"),
-    **dict.fromkeys(
-        (
-            *("tests/tsctl/test_cli.py", "tests/tsctl/verify/test_audit.py", "tests/tsctl/gc/test_with_kafka.py"),
-            *(f"tests/tsctl/commands/test_{name}.py" for name in ("cat", "gaps", "get", "ls")),
-            *(f"tests/docs/test_{name}.py" for name in ("cost", "runbook", "sizing")),
-        ),
-        "one broker",
+    "release": ("tests/deploy/test_dist.py", "tests/deploy/test_image.py"),
+    "live broker": ("tests/consumer/", "tests/endpoint/recorded/"),
+    "leadership": ("tests/uploader/leadership/",),
+    "oracle topics": ("tests/endpoint/test_clients.py", "tests/reader/test_oracle_topics.py"),
+    "pair": ("tests/dev/test_cluster.py", "tests/dev/test_oracle.py"),
+    "one broker": (
+        "tests/tsctl/test_cli.py",
+        "tests/tsctl/verify/test_audit.py",
+        "tests/tsctl/gc/test_with_kafka.py",
+        *(f"tests/tsctl/commands/test_{name}.py" for name in ("cat", "gaps", "get", "ls")),
+        *(f"tests/docs/test_{name}.py" for name in ("cost", "runbook", "sizing")),
     ),
 }
+_TOGETHER = {place: name for name, places in _SERVERS.items() for place in places}
 _SUMMARY_FROM_SECONDS = 60  # a run of a few tests has no summary
 
 
