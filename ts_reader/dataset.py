@@ -4,7 +4,7 @@ Both engines trust an Arrow dataset with a filter and do not apply it again, so 
 own scanner. Arrow also decides which parts of the plan are read (`ts_reader.pruning`).
 
 Arrow's own functions do not call the methods of a subclass in Python: they read its C++ dataset. That one has a single
-file, whose opening raises an error with the way out. Without it they read memory that is not there, and end the
+file, whose name has the way out, and that is not there. Without it they read memory that is not there, and end the
 process. Methods that would read it are overridden.
 """
 
@@ -38,20 +38,12 @@ class Observer:
         """Note the error that ended a read: an engine shows only its text, in a message of its own."""
 
 
-class _NoFiles:
-    """The file system of the C++ dataset."""
-
-    protocol = "scan"
-
-    def isfile(self, path: str) -> NoReturn:
-        """Reject the opening of the file."""
-        raise NotImplementedError(
-            f"the dataset of {path} is not supported by Arrow's own functions; use dataset.to_table(), or pass the "
-            "dataset to DuckDB or polars"
-        )
-
-
-_NOWHERE: Final = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(_NoFiles()))
+# Not in Python: a thread of Arrow may drop the error, and one of Python's needs an interpreter that has not ended.
+_NOWHERE: Final = pyarrow.fs.LocalFileSystem()
+_NO_FILE: Final = (
+    "a scan: its dataset is not supported by Arrow's own functions; use dataset.to_table(), or pass the dataset "
+    "to DuckDB or polars"
+)
 
 
 class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -65,7 +57,7 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
 
     def __init__(self, planned: PlannedQuery, observer: Observer | None = None, *, yields_rows: bool = True) -> None:
         form = ds.IpcFileFormat()
-        super().__init__([form.make_fragment("a scan", _NOWHERE)], planned.schema, form, _NOWHERE)
+        super().__init__([form.make_fragment(_NO_FILE, _NOWHERE)], planned.schema, form, _NOWHERE)
         self._planned = planned
         self._observer = observer or Observer()
         self._yields_rows = yields_rows
