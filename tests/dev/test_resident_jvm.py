@@ -1,10 +1,12 @@
 """The JVM that later tests share: what a lost call costs, and that its consumer is Kafka's."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dev.local.consumed_logs import ConsumedRecord, consume
+from dev.local.kafka.tools import DUMP_LOG, output_of
 from dev.local.resident_jvm import CommandFailedError, JvmLostError, ResidentJvm
 from tests.common.log_format import build
 
@@ -46,3 +48,12 @@ def test_a_reading_has_what_the_consumer_returned_before_it_refused(jvm: Residen
     (unchecked,) = consume(jvm, [good + marker + bad], check_crcs=False, start=1, aborted=())
     assert [record.offset for record in unchecked.committed.records] == [1, 3]
     assert unchecked.uncommitted.refusal == ""
+
+
+def test_each_run_of_a_tool_has_its_own_output(tmp_path: Path) -> None:
+    """Tools in Scala keep the standard output that the first of them found."""
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(build.batch())
+    first, second = (output_of(DUMP_LOG, ["--files", str(path)]) for _ in range(2))
+    assert "baseOffset: 0 " in first
+    assert second == first

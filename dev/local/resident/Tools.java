@@ -19,6 +19,10 @@ final class Tools {
         }
     }
 
+    // Of all calls: Scala's Console keeps the standard output that its first tool found.
+    private static final ByteArrayOutputStream PRINTED = new ByteArrayOutputStream();
+    private static final PrintStream OUT = new PrintStream(PRINTED, true, StandardCharsets.UTF_8);
+
     private Tools() {}
 
     static void run(DataInputStream arguments, DataOutputStream result) throws Exception {
@@ -27,21 +31,20 @@ final class Tools {
         for (int number = 0; number < words.length; number++) {
             words[number] = arguments.readUTF();
         }
-        ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream out = System.out;
-        PrintStream captured = new PrintStream(printed, true, StandardCharsets.UTF_8);
+        PRINTED.reset();
         Exit.setExitProcedure((status, message) -> {
             throw new Ended(status);
         });
-        System.setOut(captured);
+        System.setOut(OUT);
         try {
             result.writeInt(status(main, words));
         } finally {
             System.setOut(out);
             Exit.resetExitProcedure();
         }
-        captured.flush();
-        printed.writeTo(result);
+        OUT.flush();
+        PRINTED.writeTo(result);
     }
 
     private static int status(String main, String[] words) throws Exception {
