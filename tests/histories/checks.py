@@ -239,15 +239,16 @@ class Checks:
             assert archive.start is None or archive.start <= lowest, (
                 f"the first commit leaves log.start at {archive.start}, and the log began at {lowest} (protocol rule 5)"
             )
-        archive.furthest = went
+        reached, archive.furthest = archive.furthest[1], went
         archive.commits.append((commit.epoch, commit.epochs))
         led = archive.topic.codec.magic < 2 or commit.epoch in work.epochs or isinstance(work.task, WriteCommit)
         assert led, f"a commit of epoch {commit.epoch}, the broker's checkpoint has {work.epochs} (protocol rule 1)"
         committed = self._committed_since(archive, commit.epoch)
         # With LATEST an archive begins with the active segment, wherever the high watermark is, and shows nothing.
         begins = not archive.copies and commit.lineage is not None and commit.lineage.begin == commit.next_offset
-        # A deleted topic's log is final: the commit passes what is above its high watermark (protocol rule 14).
-        passes = isinstance(work.task, ShipDeleted) and commit.next_offset <= work.replica.end
+        # A deleted topic's log is final: the commit passes what is above its high watermark. An agent that fills a gap
+        # leaves the commit where another agent's longer log had it (protocol rule 14).
+        passes = isinstance(work.task, ShipDeleted) and commit.next_offset <= max(work.replica.end, reached)
         assert begins or passes or commit.next_offset <= committed, (
             f"next {commit.next_offset} above what is committed, {committed}"
         )
