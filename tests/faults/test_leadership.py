@@ -48,17 +48,17 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
     agents = start_agents(archive, 1, 2)
+
+    def has_records_of_the_leader(partition: int) -> bool:
+        commit, epoch = archive.commit(partition), state(cluster, topic, partition).leader_epoch
+        return commit is not None and any(pair[0] >= epoch for pair in commit.epochs.pairs)
+
     with zookeeper_of(cluster).client() as client, Load(cluster, topic, 2) as load:
         for move in range(moves):
             leader = move % 2 + 1
-            seen = [archive.next_offset(partition) for partition in (0, 1)]
             for partition, to in ((0, OTHER[leader]), (1, leader)):
                 move_leader(client, topic, to, OTHER[to], partition)
-            wait_for(
-                lambda: all(archive.next_offset(p) > before for p, before in enumerate(seen)),  # noqa: B023
-                "both partitions to be shipped further",
-                PATIENCE,
-            )
+            wait_for(lambda: all(map(has_records_of_the_leader, (0, 1))), "records of both new leaders", PATIENCE)
             killed = (move // 2) % 2 + 1  # the agent of one partition's former leader, and of the other's new one
             agents[killed].kill()
             view = archive.read(move % 2)
@@ -69,8 +69,8 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
         assert set(bases(cluster, 1, topic, partition)) ^ set(bases(cluster, 2, topic, partition))
         commit = archive.commit(partition)
         assert commit is not None
-        assert commit.epoch > moves  # a leadership without a record leaves no pair
-        assert len(commit.epochs.pairs) > 1
+        assert commit.epoch > moves
+        assert len(commit.epochs.pairs) >= moves
         assert_shown(archive, load.acknowledged[partition], end, partition)
 
 
