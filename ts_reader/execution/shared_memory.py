@@ -10,11 +10,14 @@ A worker keeps a batch until the reader's process has dropped all arrays of it. 
 import ctypes
 import mmap
 import os
+import threading
+import weakref
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Final
 
 import pyarrow as pa
@@ -148,23 +151,69 @@ def _is_plain(column: pa.Array) -> bool:
 
 
 class _Lease:
-    """A batch of a worker; the release of its last buffer releases the lease.
+    """What the buffers of a worker's batch keep; the release of the last one releases the lease."""
 
-    The last buffer may be dropped on any thread, and at any place of a program: a write of 8 bytes to a pipe needs no
-    lock and is atomic.
+    __slots__ = ("__weakref__", "_blocks")
+
+    def __init__(self, blocks: Sequence[mmap.mmap]) -> None:
+        self._blocks = blocks
+
+
+class _Release(weakref.ref[_Lease]):
+    """Notices the end of a lease, on any thread and at any place of a program.
+
+    Code in Python there would lose an interrupt of the program: a destructor cannot raise it. So the callback is
+    the queue's, in C, and a thread writes to the pipe. A forked process has copies of leases, and no such thread.
     """
 
-    __slots__ = ("_blocks", "_number", "_process", "_releases")
+    __slots__ = ("_number", "_releases")
 
-    def __init__(self, number: int, releases: "ReleasePipe", blocks: Sequence[mmap.mmap]) -> None:
+    def __new__(cls, lease: _Lease, number: int, releases: "ReleasePipe") -> "_Release":  # noqa: ARG004
+        return super().__new__(cls, lease, _RELEASER.ended.put)
+
+    def __init__(self, lease: _Lease, number: int, releases: "ReleasePipe") -> None:
+        super().__init__(lease)  # type: ignore[call-arg]  # of `weakref.ref`, which typeshed does not have
         self._number = number
         self._releases = releases
-        self._blocks = blocks
-        self._process = os.getpid()
+        releases.held.add(self)
 
-    def __del__(self) -> None:
-        if os.getpid() == self._process:  # a forked process has copies of the leases
-            self._releases.write(self._number)
+    def send(self) -> None:
+        """Notify the worker."""
+        self._releases.held.discard(self)
+        self._releases.write(self._number)
+
+
+class _Releaser:
+    """The thread that sends releases; it starts with the first lease.
+
+    Attributes:
+        ended: releases to send; its `put` needs no lock.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget the thread and the leases of a parent process."""
+        self.ended: SimpleQueue[_Release] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._runs = False
+
+    def start(self) -> None:
+        """Start the thread unless it runs."""
+        with self._lock:
+            if not self._runs:
+                threading.Thread(target=_send_all, args=(self.ended,), name="releases", daemon=True).start()
+                self._runs = True
+
+
+def _send_all(ended: "SimpleQueue[_Release]") -> None:
+    while True:
+        ended.get().send()
+
+
+_RELEASER: Final = _Releaser()
+os.register_at_fork(after_in_child=_RELEASER.renew)
 
 
 class ReleasePipe:
@@ -174,6 +223,7 @@ class ReleasePipe:
     """
 
     def __init__(self, descriptor: int) -> None:
+        self.held: set[_Release] = set()  # of leases that have not ended
         self._descriptor = descriptor
         self._waiting: deque[int] = deque()  # of leases; its methods need no lock
 
@@ -236,7 +286,9 @@ class MappedBlocks:
         self._releases.flush()
         numbers = {place[0] for _, _, places in shared.columns for place in places if place}
         numbers |= {shared.stream[0]} if shared.stream else set()
-        lease = _Lease(shared.lease, self._releases, [self._blocks[number][0] for number in numbers - {-1}])
+        lease = _Lease([self._blocks[number][0] for number in numbers - {-1}])
+        _RELEASER.start()
+        _Release(lease, shared.lease, self._releases)
         if shared.stream is not None:
             return pa.ipc.read_record_batch(self._buffer(shared.stream, lease), schema)
         arrays = [

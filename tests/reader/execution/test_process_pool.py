@@ -414,6 +414,26 @@ def test_an_interrupt_ends_a_scan_at_once(
     wait_for(lambda: not any(map(is_alive, pids)), "no worker is left")
 
 
+def test_an_interrupt_while_a_batch_is_released_ends_a_scan(shapes: ScannedArchive) -> None:
+    """A destructor cannot raise it, so Ctrl-C was lost, and the scan continued."""
+    releasing = """
+from ts_reader.execution import shared_memory
+write = shared_memory.ReleasePipe.write
+def interrupted(pipe, lease):
+    shared_memory.ReleasePipe.write = write
+    signal.raise_signal(signal.SIGINT)
+    write(pipe, lease)
+shared_memory.ReleasePipe.write = interrupted
+for _ in batches:
+    pass
+"""
+    command = [sys.executable, "-c", INTERRUPTED.replace("signal.pause()", releasing), shapes.location, "reading"]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == -signal.SIGINT
+    assert process.stderr.splitlines()[-1] == "KeyboardInterrupt"
+    assert "Exception ignored" not in process.stderr
+
+
 def is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,10 +16,26 @@ from hypothesis import strategies as st
 
 from tests.matrix import cases
 from ts_reader.decode.arrow_schema import arrow_schema
-from ts_reader.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch, SharedMemory
+from ts_reader.execution.shared_memory import _RELEASER, MappedBlocks, ReleasePipe, SharedBatch, SharedMemory
 
 MIB = 1 << 20
 HEADERS = arrow_schema(["headers"]).field("headers").type
+
+
+class Settled(threading.Event):
+    """Replaces a release, and is set when those before it were sent."""
+
+    def send(self) -> None:
+        """Notify the test."""
+        self.set()
+
+
+def settle() -> None:
+    """Wait until the leases that have ended are released."""
+    settled = Settled()
+    _RELEASER.start()
+    _RELEASER.ended.put(settled)  # type: ignore[arg-type]
+    assert settled.wait(60)
 
 
 class Pair:
@@ -46,6 +63,7 @@ class Pair:
 
     def released(self) -> list[int]:
         """Return the leases that arrived, and release them."""
+        settle()
         leases: list[int] = []
         while data := self._read():
             leases += [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
@@ -303,6 +321,7 @@ def test_the_pipe_is_closed_with_the_last_batch() -> None:
     assert found["offset"][0].as_py() == 5
     del found
     gc.collect()
+    settle()
     assert os.read(readable, 16) == bytes(8)
     assert os.read(readable, 16) == b""
     os.close(readable)
