@@ -329,7 +329,7 @@ def test_no_descriptor_is_left_open(shapes: ScannedArchive) -> None:
     scan_of(shapes, "many").to_table()
     before = len(os.listdir("/proc/self/fd"))
     held = [scan_of(shapes, "many").to_table() for _ in range(3)]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # a pipe of an earlier test may be closed meanwhile
     assert held[0].num_rows == 2 * SEGMENTS * RECORDS
 
 
