@@ -175,11 +175,11 @@ class _Release(weakref.ref[_Lease]):
         super().__init__(lease)  # type: ignore[call-arg]  # of `weakref.ref`, which typeshed does not have
         self._number = number
         self._releases = releases
-        releases.held.add(self)
+        _RELEASER.held.add(self)
 
     def send(self) -> None:
         """Notify the worker."""
-        self._releases.held.discard(self)
+        _RELEASER.held.discard(self)
         self._releases.write(self._number)
 
 
@@ -188,6 +188,7 @@ class _Releaser:
 
     Attributes:
         ended: releases to send; its `put` needs no lock.
+        held: those of leases that have not ended, each with its pipe.
     """
 
     def __init__(self) -> None:
@@ -196,6 +197,7 @@ class _Releaser:
     def renew(self) -> None:
         """Forget the thread and the leases of a parent process."""
         self.ended: SimpleQueue[_Release] = SimpleQueue()
+        self.held: set[_Release] = set()
         self._lock = threading.Lock()
         self._runs = False
 
@@ -223,7 +225,6 @@ class ReleasePipe:
     """
 
     def __init__(self, descriptor: int) -> None:
-        self.held: set[_Release] = set()  # of leases that have not ended
         self._descriptor = descriptor
         self._waiting: deque[int] = deque()  # of leases; its methods need no lock
 

@@ -316,6 +316,7 @@ def test_the_pipe_is_closed_with_the_last_batch() -> None:
         mapped.change(added, descriptors, dropped)
     found = mapped.batch(shared, arrow_schema(["offset"]))
     del mapped
+    gc.collect()
     os.set_blocking(readable, False)
     with pytest.raises(BlockingIOError):
         os.read(readable, 8)
