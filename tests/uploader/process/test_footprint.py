@@ -99,11 +99,12 @@ def test_a_refusal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "none such" in logs[0]["error"]
 
 
-# Each thread holds what it allocated until all have; an arena of glibc's begins at a multiple of 64 MiB.
+# Each thread holds what it allocated until all have. An arena of glibc's begins at a multiple of 64 MiB, as another
+# mapping can by chance, and reserves all up to the next one.
 _PROGRAM = """
 import re, threading
 {bound}
-together = threading.Barrier(9)
+together, size = threading.Barrier(9), 64 << 20
 def hold():
     held = [bytes(2000) for _ in range(500)]
     together.wait(60)
@@ -111,8 +112,10 @@ def hold():
 for _ in range(8):
     threading.Thread(target=hold).start()
 together.wait(60)
-starts = re.findall("^([0-9a-f]+)-[0-9a-f]+ rw", open("/proc/self/maps").read(), re.M)
-print(sum(int(start, 16) % (64 << 20) == 0 for start in starts))
+lines = re.findall("^([0-9a-f]+)-([0-9a-f]+) (...)", open("/proc/self/maps").read(), re.M)
+maps = [(int(start, 16), int(end, 16), rights) for start, end, rights in lines]
+reserved = {{start: end for start, end, rights in maps if rights == "---"}}
+print(sum(not start % size and reserved.get(end, 0) >= start + size for start, end, rights in maps if rights == "rw-"))
 together.wait(60)
 """
 
