@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from statistics import median
 
 import psutil
@@ -11,7 +12,8 @@ from dev.local.process import ServerNotRunningError
 from tests.soak.stage import Stage
 
 _EVERY_SECONDS = 0.5
-_SETTLED_SECONDS = 6.0  # from its start until an agent has all its threads and connections
+_SETTLED_SECONDS = 6.0  # from its start until an agent has all its threads and connections, if nothing is away
+_FEWER_THREADS = 4  # than usual: it still waits for ZooKeeper or the store, and has no workers yet
 _LIVED_SECONDS = 15.0
 _MOST_MIB = 200.0
 _MOST_THREADS, _MORE_THREADS = 80, 8
@@ -59,8 +61,13 @@ class Gauges:
                 self.samples.setdefault(process.pid, []).append(sample)
 
     def lives(self) -> list[list[Sample]]:
-        """Return the samples of each agent that ran for long, after its start."""
-        settled = ([one for one in life if one.seconds > _SETTLED_SECONDS] for life in self.samples.values())
+        """Return the samples of each agent that ran for long, from the first with its seconds and its threads on."""
+        usual = median(one.threads for life in self.samples.values() for one in life)
+
+        def is_starting(one: Sample) -> bool:
+            return one.seconds <= _SETTLED_SECONDS or one.threads < usual - _FEWER_THREADS
+
+        settled = (list(dropwhile(is_starting, life)) for life in self.samples.values())
         return [life for life in settled if life and life[-1].seconds - life[0].seconds >= _LIVED_SECONDS]
 
     def check(self) -> None:
