@@ -11,7 +11,7 @@ of lines, leaves lines in the buffer.
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -50,16 +50,18 @@ class Output:
 
     Args:
         as_json: whether standard output is JSON.
+        whole: changes each text before it is written, as `ArchiveName.whole`.
     """
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, whole: Callable[[str], str] = str) -> None:
         self.as_json = as_json
+        self._whole = whole
         self._warnings: list[str] = []
 
     def warn(self, warning: str) -> None:
         """Write a warning to standard error, and to `warnings` of the JSON document."""
         self._warnings.append(warning)
-        print(f"tsctl: {printable(warning)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        print(f"tsctl: {printable(self._whole(warning))}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
     def note(self, line: str) -> None:
         """Write a line about progress to standard error, if no progress bar is there."""
@@ -68,8 +70,8 @@ class Output:
 
     def document(self, fields: Mapping[str, object]) -> None:
         """Write the command's JSON document."""
-        whole = {"version": VERSION, **fields, "warnings": self._warnings}
-        _write(printable_json(json.dumps(whole, indent=1)) + "\n")
+        document = {"version": VERSION, **fields, "warnings": self._warnings}
+        _write(printable_json(self._whole(json.dumps(document, indent=1))) + "\n")
         flush()
 
     def line(self, fields: Mapping[str, object]) -> None:
@@ -85,7 +87,7 @@ class Output:
     def text(self, line: str) -> None:
         """Write a line of text, unless standard output is JSON."""
         if not self.as_json:
-            _write(printable_lines(line) + "\n")
+            _write(printable_lines(self._whole(line)) + "\n")
             flush()
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -94,7 +96,7 @@ class Output:
             any(isinstance(row[place], int) and not isinstance(row[place], bool) for row in rows)
             for place in range(len(columns))
         ]
-        cells = [[_shown(cell) for cell in row] for row in rows]
+        cells = [[self._whole(_shown(cell)) for cell in row] for row in rows]
         if not sys.stdout.isatty() or len(cells) > _DRAWN:
             _plain([list(columns), *cells], right)
             flush()

@@ -18,6 +18,7 @@ from awscrt.checksums import crc32c
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import BytesReader
 from tests.spark.archives import Archive
+from ts_common.archive.commit import LogStart
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.metadata_cache import CacheEntry, encode_cache_object
 from ts_common.archive.object_keys import SegmentName
@@ -135,7 +136,9 @@ class MadeUp:
         end = self.next_offset if next_offset is None else next_offset
         highest = max((copy.name.base for copy in self.copies if copy.name.base < self.next_offset), default=0)
         epochs = [pair for pair in self.epochs if pair[1] < end] or self.epochs[:1]
-        self.archive.commit(TOPIC, end, epochs=epochs, highest_base=highest, log_start=self.log_start)
+        self.archive.commit(TOPIC, end, epochs=epochs, highest_base=highest)
+        start = LogStart(self.log_start, None, "gc")  # retention moved it there
+        self.archive.store.put(self.archive.partition(TOPIC).log_start, start.encode())
 
     def put_cache_object(self) -> None:
         """Put a cache object of all segments."""

@@ -232,6 +232,16 @@ class ClusterKeys:
         return f"{CLUSTER_DIRECTORY}{self.cluster}/"
 
     @property
+    def in_text(self) -> re.Pattern[str]:
+        """Matches the beginning of each key of the cluster in a text, unless something precedes it as in a URL.
+
+        Group 1 is the directory of a topic or partition; None for objects of the whole cluster.
+        """
+        cluster = re.escape(self.cluster)
+        directory = rf'(?:[01]+/)?{cluster}/([^/\n"]+)/'
+        return re.compile(rf"(?<![\w/.~%-])(?:{re.escape(self.cluster_prefix)}|{directory})")
+
+    @property
     def layout(self) -> str:
         """Key of the layout."""
         return self.cluster_prefix + LAYOUT_NAME

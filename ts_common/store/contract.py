@@ -18,7 +18,7 @@ Guarantees to a caller:
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -388,6 +388,25 @@ class ObjectStore(BucketContract):
             ObjectNotFound: the version does not exist any more.
         """
         raise ObjectNotFound(f"{version.info.key}: the store has no versions")
+
+    def unbound_metadata(self, prefix: str) -> Mapping[str, Sequence[Mapping[str, str]]]:
+        """Return the metadata that a copy of a directory separated from its objects, by key; none in other stores.
+
+        Args:
+            prefix: a directory of the store, which ends with ``/``.
+        """
+        del prefix
+        return {}
+
+    def bind_metadata(self, key: str, etag: str, metadata: Mapping[str, str]) -> None:
+        """Give an object without metadata that of `unbound_metadata`; its ETag stays.
+
+        Raises:
+            PreconditionFailed: the object has another ETag; nothing was written.
+            ObjectNotFound: the object does not exist, or the store needs no such call.
+        """
+        del etag, metadata
+        raise ObjectNotFound(f"{key}: the store has no metadata apart from objects")
 
     def get(self, key: str, byte_range: ByteRange | None = None) -> tuple[bytes, ObjectInfo]:
         """Return the bytes of one (small) object or of a range of it, and its info.

@@ -46,6 +46,9 @@ class Scheme(StrEnum):
     FILE = "file"
 
 
+_BUCKETS = {Scheme.S3, Scheme.GCS, Scheme.AZURE}
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where a store is.
@@ -59,6 +62,11 @@ class Location:
     scheme: Scheme
     bucket: str
     path: str
+
+    @property
+    def base(self) -> str:
+        """What precedes a key in its bucket, with the final slash; empty in a directory."""
+        return f"{self.path}/" if self.path and self.scheme in _BUCKETS else ""
 
     def __str__(self) -> str:
         return (
@@ -171,7 +179,7 @@ def _parse(url: str) -> Location:
         )
     if scheme in {"s3a", "s3n"}:
         raise ValueError(f"{url!r} is the Hadoop form: write s3://{rest}")
-    if scheme in {Scheme.S3, Scheme.GCS, Scheme.AZURE}:
+    if scheme in _BUCKETS:
         return _parse_bucket(url, Scheme(scheme), rest)
     if scheme in {Scheme.WEBHDFS, Scheme.SWEBHDFS}:
         return _parse_webhdfs(url, Scheme(scheme), rest)

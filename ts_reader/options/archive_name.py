@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from ts_common.archive.layout import check_layout, keys_of
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, partition_of
 from ts_common.config.keys import ENTROPY_BITS_KEY
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
 from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint
 from ts_reader.options.given import Given
 from ts_reader.options.scan_options import CLUSTER_ID, ENTROPY_BITS, LOCATION_URL
@@ -57,6 +58,16 @@ class ArchiveName:
     def stuck_after_seconds(self) -> float:
         """Return the seconds after which agents report a partition as stuck; the default without a file."""
         return STUCK_AFTER_SECONDS if self.file is None else self.file.stuck_after_seconds
+
+    def whole(self, text: str) -> str:
+        """Return a text with all keys of the cluster as the bucket has them: with the base prefix of their location."""
+        return self.keys.in_text.sub(lambda key: self._base(key[1] or "") + key[0], text)
+
+    def _base(self, directory: str) -> str:
+        partition = partition_of(directory)
+        topic = directory if partition is None else partition.topic
+        endpoint = next((each for each in self.endpoints if self.lies_in(topic, each)), self.endpoints[0])
+        return parse_location(endpoint.location).base
 
     def lies_in(self, topic: str, endpoint: Endpoint) -> bool:
         """Return whether readers read a topic from this location."""

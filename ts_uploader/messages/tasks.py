@@ -89,6 +89,7 @@ class Ship(Task):
         hangs: the `.deleted` file that hangs on the live log (`hanging`); None if the segment is, or was seen, live.
         variants_below: a segment with a base below it is shipped under a variant's name only: a deletion in progress
             may name the plain one.
+        lineage: of the commit. Below its `highest`, the variant's name depends on it.
         gaps: the recorded gaps that it fills, if it does not reach above the next offset.
         cut: only whole batches below this offset are shipped: the high watermark of a deleted log. None for the whole
             segment.
@@ -103,6 +104,7 @@ class Ship(Task):
     seen: bool = False
     hangs: FileState | None = None
     variants_below: int = 0
+    lineage: Lineage | None = None
     gaps: tuple[tuple[int, int], ...] = ()
     cut: int | None = None
 
@@ -119,6 +121,7 @@ class Shipped(Task):
         bytes_sent: to the store; 0 also for a segment without bytes.
         files_sent: to the store: the `.log` and its indexes; 0 if the store had them.
         closed_at: when the broker closed it, seconds since the epoch; None if its files do not show it.
+        lineage: as in the task.
         run: the run's epochs, as in the task.
         run_end: the next offset, as in the task.
         corruptions: number of places in it without a whole batch.
@@ -139,7 +142,7 @@ class Shipped(Task):
     late: bool = False
     files_sent: int = 0
     closed_at: float | None = None
-    variants_below: int = 0
+    lineage: Lineage | None = None
     run: EpochHistory = field(default_factory=EpochHistory)
     run_end: int = 0
     stamp: tuple[int, int] = (0, 0)

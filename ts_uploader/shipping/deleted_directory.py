@@ -290,7 +290,7 @@ class DeletedShipper:
         below = position.lineage.highest if position.lineage is not None else 0
         keys, epochs, following = position.keys, position.epochs, position.next_offset
         ship = Ship(task.partition, -1, task.leadership, keys, listing, *segment, epochs, following, seen=True)
-        ship = replace(ship, variants_below=below, gaps=gaps, cut=cut)
+        ship = replace(ship, variants_below=below, lineage=position.lineage, gaps=gaps, cut=cut)
         shipped = self._uploader.ship(ship)
         log.info("deleted_segment_shipped", partition=str(task.partition), base=shipped.base, end=shipped.end)
         return shipped

@@ -227,8 +227,8 @@ def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentNa
     """Read an object that a request calls damaged; return why it needs no repair, else where it may end.
 
     It needs one if its metadata is not that of its bytes: readers skip records by timestamps and epochs, and by the
-    indexes that the metadata names. It also needs one if it was corrupt on the disk of its broker: another broker may
-    have it whole.
+    indexes that the metadata names. If its epochs begin elsewhere, it can be another segment's. It also needs one if it
+    was corrupt on the disk of its broker: another broker may have it whole.
     """
     key = catalog.keys.segment(name)
     metadata = scan = None
@@ -243,7 +243,8 @@ def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentNa
     found = 0 if scan is None or scan.end_offset is None else scan.end_offset
     if metadata is not None and scan is not None:
         is_whole = scan.crc32c == metadata.crc32c and not scan.corrupt_batches and not metadata.corruptions
-        if is_whole and not metadata_differences(scan, metadata, indexes):
+        begin = (metadata.epochs or ((0, name.base),))[0][1]
+        if is_whole and begin == name.base and not metadata_differences(scan, metadata, indexes):
             return "the object has the bytes that were shipped, and their metadata"
     stated = 0 if metadata is None else max(metadata.end, found)
     return _Ends(stated if stated > name.base else None, found)

@@ -61,10 +61,22 @@ def _names(task: Ship, scan: SegmentScan, end: int, epochs: tuple[tuple[int, int
     to spare segments that a leader has shipped and not committed yet.
     """
     epoch = task.leadership.epoch
+    crc = _named_crc(task, scan)
     if task.base >= task.variants_below:
         yield SegmentName(task.base)
-    yield SegmentName(task.base, epoch, scan.crc32c)
-    yield SegmentName(task.base, epoch, crc32c(repr((end, epochs)).encode(), scan.crc32c))
+    yield SegmentName(task.base, epoch, crc)
+    yield SegmentName(task.base, epoch, crc32c(repr((end, epochs)).encode(), crc))
+
+
+def _named_crc(task: Ship, scan: SegmentScan) -> int:
+    """Return the CRC-32C for a variant's name: of the bytes, and below the `highest` of a lineage also of the lineage.
+
+    If a commit is lost, a second lineage can begin in one leader epoch. A deletion of the first one can still be in
+    progress, and equal bytes have an equal ETag in most stores: under the same name, it would remove the new object.
+    """
+    if task.lineage is None or task.base >= task.lineage.highest:
+        return scan.crc32c
+    return int(crc32c(repr(task.lineage.encode()).encode(), scan.crc32c))
 
 
 def choose_good_name(
@@ -105,10 +117,10 @@ def choose_good_name(
 def _good_names(task: Ship, scan: SegmentScan, *, variants_only: bool) -> Iterator[SegmentName]:
     """Yield the names of a repair: the plain one, the variant of these bytes, then those that only a repair has."""
     epoch = task.leadership.epoch
+    crc = _named_crc(task, scan)
     if task.base >= task.variants_below and not variants_only:
         yield SegmentName(task.base)
-    yield SegmentName(task.base, epoch, scan.crc32c)
-    yield from (SegmentName(task.base, epoch, scan.crc32c, number) for number in range(1, _REPAIRS + 1))
+    yield from (SegmentName(task.base, epoch, crc, number) for number in (None, *range(1, _REPAIRS + 1)))
 
 
 def _replaced(store: ObjectStore, key: str) -> str | None:

@@ -129,7 +129,7 @@ class Uploader:
             seconds=time.monotonic() - began,
             tail=scan.tail if end == scan.end_offset else None,
             late=segment.late and existing is Existing.ABSENT,
-            variants_below=task.variants_below,
+            lineage=task.lineage,
             run=task.epochs,
             run_end=task.next_offset,
             stamp=task.listing.stamp,

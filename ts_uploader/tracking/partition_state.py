@@ -358,6 +358,7 @@ class PartitionState:
             seen=self.saw(*segment),
             hangs=self.hangs(segment[0], listing),
             variants_below=position.lineage.highest if position.lineage is not None else 0,
+            lineage=position.lineage,
             gaps=gaps,
         )
 

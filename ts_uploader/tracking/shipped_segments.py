@@ -9,10 +9,10 @@ def counts(done: Shipped, position: Position) -> bool:
     """Whether a shipped segment has a name that the commit's lineage allows.
 
     A new lineage can begin while segments are shipped: the commit was lost, or a Java uploader replaced it. A deletion
-    plan of an earlier lineage can still name plain objects below the lineage's `highest`.
+    of an earlier lineage can still name its objects below the lineage's `highest`.
     """
     lineage = position.lineage
-    return lineage is None or done.base >= lineage.highest or done.base < done.variants_below
+    return lineage is None or done.base >= lineage.highest or done.lineage == lineage
 
 
 def follows(done: Shipped, position: Position, listing: Listing | None) -> bool:

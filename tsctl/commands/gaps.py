@@ -76,8 +76,8 @@ def gaps(
     as_json: JsonOption = False,
 ) -> None:
     """List the offsets between log start and next offset that the store does not hold, and why."""
-    output = Output(as_json)
     name, numbers = given.name(), parse_partitions(partition)
+    output = Output(as_json, name.whole)
     damaged: list[str] = []
     with open_archive(name, output.warn) as archive:
         held = archive.topics(topics or (), numbers, incarnation)

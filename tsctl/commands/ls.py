@@ -77,14 +77,14 @@ def ls(
 
     Exit code 1: a partition has segments, and its commit is missing or damaged.
     """
-    output = Output(as_json)
     narrower = topics or partition or all_incarnations or (level, incarnation) != (Level.TOPICS, NEWEST)
     is_location_alone = given.url is not None and given == ArchiveOptions(url=given.url)
     if clusters or (is_location_alone and not narrower):
         # A location alone names no cluster; any valid id opens it.
-        _list_clusters((given if given.url is None else replace(given, cluster="any")).name(), output)
+        _list_clusters((given if given.url is None else replace(given, cluster="any")).name(), Output(as_json))
         return
     name, numbers = given.name(), parse_partitions(partition)
+    output = Output(as_json, name.whole)
     with open_archive(name, output.warn) as archive:
         held = archive.topics(topics or (), numbers, incarnation)
         if all_incarnations:

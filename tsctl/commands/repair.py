@@ -45,9 +45,9 @@ def repair(
     as_json: JsonOption = False,
 ) -> None:
     """Repair the archive: put back deleted objects, and good copies of damaged ones, from versions or by the agents."""
-    output = Output(as_json)
     how = How(from_versions, dry_run, _seconds(wait))
     name = given.name()
+    output = Output(as_json, name.whole)
     found = run_verification(name, check, output)
     needs = needs_of(found.coverages, gaps=gaps)
     others = by_hand(found.findings, gaps=gaps)

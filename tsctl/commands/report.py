@@ -39,8 +39,8 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write the coverage of the archive and all findings of verify to one HTML file."""
-    output = Output(as_json)
     name = given.name()
+    output = Output(as_json, name.whole)
     if not file.absolute().parent.is_dir():
         raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
     priced = None if prices is None else read_prices(prices)

@@ -50,9 +50,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Verify the archive: report holes, damage, orphans, and what the cluster holds that the store does not."""
-    output = Output(as_json)
     least, shown = parse_severity("--fail-on", fail_on), parse_severity("--severity", severity)
     name = given.name()
+    output = Output(as_json, name.whole)
     found = run_verification(name, check, output, beside)
     selected = [finding for finding in found.findings if finding.severity >= shown]
     if as_json:

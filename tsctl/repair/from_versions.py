@@ -3,6 +3,8 @@
 A version counts only if it has an agent's metadata, and a scan of its bytes confirms that. It is put where no object
 is, with its metadata, so that it keeps the time when it was shipped. The rules for names are those of an agent
 (protocol rule 13), with the leader epoch of the commit: no agent that leads has a lower one.
+
+In the copy of a directory, metadata that fits the bytes of an object is bound to it again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,12 +49,14 @@ class PutBack:
         start: first offset that readers get from it.
         end: the offset after the last.
         is_new: whether it was put for this need or an earlier one of this run, and not by others.
+        is_bound: whether its metadata was bound to it again instead.
     """
 
     key: str
     start: int
     end: int
     is_new: bool = True
+    is_bound: bool = False
 
 
 class PartitionVersions:
@@ -77,6 +81,7 @@ class PartitionVersions:
         self._segments = [segment.name for segment in catalog.segments]
         self._done: list[PutBack] = []
         self._deleted: dict[str, list[ObjectVersion]] | None = None
+        self._unbound: Mapping[str, Sequence[Mapping[str, str]]] | None = None
 
     @property
     def left_out(self) -> float | None:
@@ -93,10 +98,29 @@ class PartitionVersions:
         """
         if need.index is not None and need.key is not None:
             return self._index(need.key, need)
+        if need.lacks_metadata and (bound := self._bound(need)) is not None:
+            self._done.append(bound)
+            return [bound]
         put = self._good_copy(need) if need.damage is Damage.DAMAGED else list(self._missing(need))
         if put and not self._dry_run:
             rewrite_cache_objects(self._store, self._keys, {_base(self._keys, each.key) for each in put} | {need.start})
         return put
+
+    def _bound(self, need: Need) -> PutBack | None:
+        """Bind the metadata again that a copy of a directory separated from an object; None if none fits its bytes."""
+        if self._unbound is None:
+            self._unbound = self._store.unbound_metadata(self._keys.prefix)
+        key = need.key or ""
+        for fields in self._unbound.get(key, ()):
+            with suppress(CorruptData, NewerFormat, ObjectNotFound, PreconditionFailed):
+                etag, metadata = self._store.head(key).etag, decode_metadata(fields, key)
+                if metadata is None or (not self._dry_run and self._crc32c(key) != metadata.crc32c):
+                    continue
+                if not self._dry_run:
+                    self._store.bind_metadata(key, etag, fields)
+                end = self._commit.epochs.live_end(metadata.epochs or (), need.start, metadata.end)
+                return PutBack(key, need.start, max(end, need.end or 0), is_bound=True)
+        return None
 
     # --- deleted objects
 
@@ -242,14 +266,17 @@ class PartitionVersions:
         if found is None or wanted is None or replace(found, shipped=wanted.shipped) != wanted:
             return False
         try:
-            crc = 0
-            for chunk in () if self._dry_run else fetch(self._store, key):
-                crc = crc32c(chunk, crc)
+            return self._dry_run or self._crc32c(key) == good.metadata.crc32c
         except (CorruptData, ObjectNotFound):
             return False
         except ObjectFrozen:  # it cannot be compared, and one more copy would be put in each run
             return True
-        return self._dry_run or crc == good.metadata.crc32c
+
+    def _crc32c(self, key: str) -> int:
+        crc = 0
+        for chunk in fetch(self._store, key):
+            crc = crc32c(chunk, crc)
+        return crc
 
     def _contradicted(self, good: Good, live: tuple[int, int], damaged: str | None = None) -> bool:
         """Return whether a version is of another log; a dry run does not read it."""

@@ -14,6 +14,7 @@ from tsctl.verify.finding_kinds import (
     GAP,
     HOLE,
     INDEX_MISSING,
+    METADATA_MISSING,
     METADATA_WRONG,
     SEGMENT_DAMAGED,
     SHIPPED_CORRUPT,
@@ -33,12 +34,14 @@ class Need:
         end: the offset after the last; None if the damaged object does not show it.
         damage: whether an object is damaged, or missing.
         key: of the damaged `.log`, of the missing `.log` that the commit names, or of the missing index; else None.
+        lacks_metadata: whether the `.log` is damaged only in that it has no metadata.
     """
 
     start: int
     end: int | None
     damage: Damage
     key: str | None
+    lacks_metadata: bool = False
 
     @property
     def index(self) -> str | None:
@@ -51,7 +54,7 @@ class PartitionNeeds:
     """What to repair in one partition.
 
     Attributes:
-        needs: by offset.
+        needs: those of metadata, then the others, by offset.
     """
 
     keys: PartitionKeys
@@ -69,7 +72,9 @@ def needs_of(coverages: Iterable[Coverage], *, gaps: bool) -> list[PartitionNeed
         keys = PartitionKeys(TopicPartition(coverage.topic, coverage.partition), coverage.prefix)
         needs = {need for finding in coverage.findings if (need := _need(keys, finding, gaps=gaps)) is not None}
         one_each: dict[tuple[Damage, str | None, int | None], Need] = {}
-        for need in sorted(needs, key=lambda each: (each.start, each.end or 0, each.key or "")):
+        # Metadata is first: a hole can be the end of a compacted segment without metadata.
+        in_order = sorted(needs, key=lambda each: (not each.lacks_metadata, each.start, each.end or 0, each.key or ""))
+        for need in in_order:
             # Two findings about one object can show different ends.
             one_each[need.damage, need.key, None if need.key else need.start] = need
         if one_each:
@@ -109,6 +114,8 @@ def _need(keys: PartitionKeys, finding: Finding, *, gaps: bool) -> Need | None:
         return None
     if finding.kind is HOLE or (gaps and finding.kind is GAP):
         return None if finding.end is None else Need(start, finding.end, Damage.MISSING, None)
+    if finding.kind is METADATA_MISSING:
+        return Need(start, finding.end, Damage.DAMAGED, finding.key, lacks_metadata=True)
     if finding.kind in _DAMAGED:
         return Need(start, finding.end, Damage.DAMAGED, finding.key)
     if finding.kind is COMMIT_NAMES_MISSING:

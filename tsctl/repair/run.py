@@ -21,6 +21,8 @@ from tsctl.repair.version_reading import VersionsDenied
 _NO_COMMIT = (
     "the partition has no commit of an agent: restart the leader's agent; see 'A missing commit' in docs/repair.md"
 )
+_NO_METADATA = "no earlier version has its metadata: copy the object again with it; readers read the segment meanwhile"
+_BOUND = "the metadata in the copied directory fits the object, and is bound to it again"
 _NO_VERSION = "no earlier version fits its .log, and agents put back no index; readers work without it"
 _FROM_VERSION = "from an earlier version in the bucket"
 _IF_GOOD = "from an earlier version in the bucket, if its bytes are good: a dry run does not read them"
@@ -141,15 +143,16 @@ class Repairs:
                 keys,
                 replace(need, start=max(each.start, need.start), end=min(each.end, need.end or each.end)),
                 status if each.is_new else RepairStatus.NOTHING_TO_DO,
-                detail if each.is_new else _IS_THERE,
+                _BOUND if each.is_bound else detail if each.is_new else _IS_THERE,
                 (each.key,),
             )
             for each in put
         ]
         for start, end in _rest(need, [(each.start, each.end) for each in put]):
             rest = replace(need, start=start, end=end)
-            if need.index is not None:
-                found.append(Repaired(keys, rest, RepairStatus.IMPOSSIBLE, _NO_VERSION))
+            if need.index is not None or need.lacks_metadata:
+                why = _NO_METADATA if need.lacks_metadata else _NO_VERSION
+                found.append(Repaired(keys, rest, RepairStatus.IMPOSSIBLE, why))
             elif self._how.dry_run:
                 found.append(Repaired(keys, rest, RepairStatus.PLANNED, "a request to the agent of the leader"))
             else:

@@ -162,6 +162,14 @@ BEGINNING = FindingKind(
     "No action is needed if the partition is new. Otherwise offset.wm was removed: verify reports no-commit when the "
     "newest segment is 15 minutes old.",
 )
+PARTITION_MISSING = FindingKind(
+    "partition-missing",
+    _LOSS,
+    "The store has no object of a partition that has records: an agent recorded its high watermark in ends/. Or "
+    "incarnations.json lists a topic, and no partition of it has an object. Readers return none of the records, and "
+    "report no loss.",
+    "Find what removed the objects, and stop that. Then restore all of them: see 'A lost partition' in docs/repair.md.",
+)
 NO_COMMIT = FindingKind(
     CommitState.MISSING.value,
     _LOSS,
@@ -204,11 +212,12 @@ LOG_START_WRONG = FindingKind(
 HIDDEN_BELOW_LOG_START = FindingKind(
     "hidden-below-log-start",
     _DAMAGED,
-    "Live segments are below log.start and were shipped after it was written. An election moved the commit back below "
-    "log.start, and an agent without lineages did not move log.start. Readers do not return these records.",
+    "Live segments are below log.start, and retention did not hide them: log.start was raised by hand. Or they were "
+    "shipped after it was written: an election moved the commit back, and an agent without lineages did not move "
+    "log.start. Readers do not return these records.",
     "Delete nothing, and stop what removes objects below log.start. Compare with the records of a broker "
     "(--bootstrap-server). Then write the first of these offsets to log.start, as docs/repair.md shows. Keep this "
-    "report: verify no longer finds the records after any later write of log.start.",
+    "report: after a later write of log.start, verify may no longer find the records.",
 )
 LINEAGE_BEHIND = FindingKind(
     "lineage-behind",
@@ -255,7 +264,8 @@ METADATA_MISSING = FindingKind(
     _SUSPICIOUS,
     "Segments have no metadata, in a partition where no Java uploader wrote. Readers read the segments instead, more "
     "slowly, and ignore their .txnindex.",
-    "A tool copied them without their metadata: copy them again with it.",
+    "A tool copied them without their metadata. Run tsctl repair: it puts the metadata back from an earlier version in "
+    "the bucket, or binds it again where a directory was copied. Without either, copy them again with it.",
 )
 JAVA_SEGMENTS = FindingKind(
     "java-segments",
@@ -274,8 +284,8 @@ METADATA_WRONG = FindingKind(
 SEGMENT_DAMAGED = FindingKind(
     "segment-damaged",
     _DAMAGED,
-    "A segment has other bytes than were shipped: a CRC does not match, or a batch cannot be read. Readers need "
-    "another copy for these records.",
+    "A segment has other bytes than were shipped: a CRC does not match, a batch cannot be read, or the object is "
+    "another segment's. Readers need another copy for these records.",
     "Run tsctl repair: it puts a good copy next to the object, from an older version in the bucket or from the "
     "leader's broker. Without either, the batch's records are lost, unless another copy contains them.",
 )

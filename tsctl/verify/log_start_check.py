@@ -3,8 +3,11 @@
 An archive from before lineages can hide records permanently. An election moved the commit back below `log.start`, and
 the new leader's segments were shipped below it. If the commit's epochs were cut at `log.start`, only these segments
 show it: they are below `log.start`, are live by the commit's epochs, and were shipped after `log.start` was written.
-Retention moves `log.start` only over segments that were shipped before. But another leader's segment that contains
-`log.start` can be shipped later, and the commit can have the epochs below.
+Retention moves `log.start` only over segments that were shipped before, and `writtenBy` then names its run. But another
+leader's segment that contains `log.start` can be shipped later, and the commit can have the epochs below.
+
+An agent that begins a lineage drops `writtenBy`, and its `log.start` is at most the lineage's `highest`. So where a
+`log.start` without `writtenBy` is above that, or has no lineage, retention did not hide the segments that end below it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +54,7 @@ def _shown(lineage: Lineage | None) -> str:
 def _hidden(
     listing: PartitionListing, copies: Iterable[SegmentCopy], commit: Commit, stored: LogStart, where: str
 ) -> Iterator[Finding]:
-    """Yield one finding for all live records below `log.start` that were shipped after it was written.
+    """Yield one finding for all live records below `log.start` that retention did not hide.
 
     If `log.start` is above the next offset or has another lineage, an agent corrects it. A segment whose epochs are
     unknown, as with --depth listing, proves nothing.
@@ -64,17 +67,20 @@ def _hidden(
     # has epochs there only if it went back.
     is_first = stored.lineage is None and stored.written_by is None
     listed = commit.epochs.pairs[0][1] if is_first else log_start
+    by_hand = stored.written_by is None and (stored.lineage is None or log_start > stored.lineage.highest)
     hidden = [
         (start, end, copy)
         for copy in copies
         for start, end in [_below(copy, commit, log_start, listed)]
-        if start < end and _shipped(listing, copy) > written
+        if start < end and (_shipped(listing, copy) > written or (by_hand and copy.end <= log_start))
     ]
     if hidden:
+        is_later = any(_shipped(listing, copy) > written for *_, copy in hidden)
+        why = "shipped after log.start was written" if is_later else "which no run of retention moved"
         epochs = sorted({epoch for *_, copy in hidden for epoch, _ in copy.metadata.epochs or ()})
         detail = (
             f"{counted(len(hidden), 'segment')} of leader epoch {', '.join(map(str, epochs))} with live records below "
-            f"{log_start}, shipped after log.start was written; the first is {hidden[0][2].key}"
+            f"{log_start}, {why}; the first is {hidden[0][2].key}"
         )
         first, last = min(start for start, _, _ in hidden), max(end for _, end, _ in hidden)
         yield Finding(HIDDEN_BELOW_LOG_START, where, detail, listing.catalog.keys.log_start, first, last)

@@ -99,7 +99,7 @@ def check_partition(
         *_dead(view, where),
         *_twice(store, overlaps, where, replaced, compare=compare),
         *_orphans(listing, where, ages.old),
-        *_without_metadata(listing, checked, where, replaced),
+        *_without_metadata(store, listing, checked, where, replaced),
         *foreign_objects(where, listing),
     ]
     ranges = [(overlap.start, overlap.end) for overlap in overlaps]
@@ -273,9 +273,13 @@ def _orphan_cache_objects(catalog: PartitionCatalog, where: str) -> Iterator[Fin
 
 
 def _without_metadata(
-    listing: PartitionListing, checked: Mapping[StoredSegment, Checked], where: str, replaced: frozenset[str]
+    store: ObjectStore,
+    listing: PartitionListing,
+    checked: Mapping[StoredSegment, Checked],
+    where: str,
+    replaced: frozenset[str],
 ) -> Iterator[Finding]:
-    """Yield one finding for all segments without metadata, because a Java uploader writes many of them."""
+    """Yield the segments without metadata; one finding for all of a Java uploader, which writes many of them."""
     found = [
         result.copy
         for segment, result in checked.items()
@@ -284,10 +288,15 @@ def _without_metadata(
     if not found:
         return
     commit = listing.catalog.commit
-    is_java = not isinstance(commit, Commit) or commit.java is not None
-    detail = f"{counted(len(found), 'segment')}; the first is {found[0].key}"
-    end = max(copy.end for copy in found)
-    yield Finding(JAVA_SEGMENTS if is_java else METADATA_MISSING, where, detail, found[0].key, found[0].base, end)
+    if not isinstance(commit, Commit) or commit.java is not None:
+        detail = f"{counted(len(found), 'segment')}; the first is {found[0].key}"
+        end = max(copy.end for copy in found)
+        yield Finding(JAVA_SEGMENTS, where, detail, found[0].key, found[0].base, end)
+        return
+    unbound = store.unbound_metadata(listing.catalog.keys.prefix)
+    for copy in found:
+        detail = "the directory was copied: its metadata has another inode" if copy.key in unbound else "it has none"
+        yield Finding(METADATA_MISSING, where, detail, copy.key, copy.base, copy.end)
 
 
 def foreign_objects(where: str, listing: PartitionListing) -> Iterator[Finding]:

@@ -179,6 +179,18 @@ class _Check:
         known = {SEGMENT_DAMAGED, METADATA_WRONG} & {finding.kind for finding in self.findings}
         if not known and not self._metadata.corruptions:
             self._look_at_batches(indexes.get(".index"))
+        self._look_at_name()
+
+    def _look_at_name(self) -> None:
+        """Report another segment's object under this name: its epochs begin elsewhere, and both indexes do not fit."""
+        begin = (self._metadata.epochs or ((0, self._base),))[0][1]
+        wrong = {finding.key for finding in self.findings if finding.kind is INDEX_WRONG}
+        if begin != self._base and len(wrong) > 1:
+            detail = (
+                f"the object is another segment's: it begins at offset {begin}; expected {self._base} from its name"
+            )
+            self.findings = [finding for finding in self.findings if finding.kind is not INDEX_WRONG]
+            self.findings.append(Finding(SEGMENT_DAMAGED, self._where, detail, self.key, self._base))
 
     def _epochs(self) -> EpochHistory | None:
         pairs = self._metadata.epochs or ()

@@ -51,6 +51,7 @@ from tsctl.verify.finding_kinds import (
 )
 from tsctl.verify.findings import Finding, joined_frozen
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
+from tsctl.verify.lost_partitions import lost_partitions, read_high_watermarks
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, check_segment
 
@@ -139,17 +140,23 @@ class Verifier:
             StoreUnavailable: the store did not answer, after all retries.
             AccessDenied, BucketMissing: a request failed.
         """
+        known = OPERATION_POLICY(lambda: read_high_watermarks(self._store, self._keys))
         directories = OPERATION_POLICY(lambda: find_partitions(self._store, self._keys))
         self._findings = directories.findings if self._scope.all_topics else []
         self._work = []
-        self.topics = frozenset({*directories.partitions, *directories.topics})
+        self.topics = frozenset({*directories.partitions, *directories.topics, *(known or ())})
+        old = self._clock() - self._scope.stuck_seconds
         numbers: set[int] = set()
         for topic in sorted(self.topics):
             if not self._scope.wants(topic, None):
                 continue
             listed = sorted(directories.partitions.get(topic, ()), key=_by_life)
-            numbers |= {keys.partition.partition for keys in listed}
+            ends = None if known is None else known.get(topic, {})
+            recorded = ends and {number: end for number, end in ends.items() if self._scope.wants(topic, number)}
+            numbers |= {keys.partition.partition for keys in listed} | set(recorded or ())
             incarnations = self._incarnations(topic, listed, self._findings)
+            if incarnations is not None:
+                self._findings += lost_partitions(self._keys, incarnations, listed, recorded, old)
             wanted = [keys for keys in listed if self._scope.wants(topic, keys.partition.partition)]
             self._work += [(keys, incarnations) for keys in wanted]
         self.partitions = frozenset(numbers)

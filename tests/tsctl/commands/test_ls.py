@@ -132,6 +132,8 @@ def test_topics_in_several_locations_are_one_archive(shipped: Shipped, run: Run,
     assert ended.code == 0
     found = {topic["topic"]: topic["location"] for topic in ended.document["topics"]}
     assert found == {"a": one.location, "b": other.location}
+    prefixes = {topic["partitions"][0]["prefix"] for topic in ended.document["topics"]}
+    assert prefixes == {f"one/{one.partition('a').prefix}", f"other/{other.partition('b').prefix}"}
     (warning,) = ended.document["warnings"]
     assert warning.endswith("holds objects of b, which the file places elsewhere: left out")
 

@@ -183,7 +183,7 @@ def test_a_segment_that_names_a_wrong_index_gets_a_good_copy(versioned: Versione
     code, document = versioned.tsctl("verify")
     assert (code, [(each["code"], each["key"]) for each in document["findings"]]) == (
         1,
-        [("metadata-wrong", versioned.key(300))],
+        [("metadata-wrong", f"base/{versioned.key(300)}")],
     )
     (put,) = versioned.versions().restore(Need(300, 310, Damage.DAMAGED, versioned.key(300)))
     replaces = {"ts-replaces": SegmentName(300).stem}

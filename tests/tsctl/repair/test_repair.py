@@ -1,13 +1,15 @@
 """`tsctl repair` over a bucket with versions: what it puts back itself, and what it requests."""
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.made_archive import MadeArchive, batches
+from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.repair.versioned import EPOCH, SHIPPED, Versioned
-from tests.tsctl.running import runner
+from tests.tsctl.running import Run, runner
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
@@ -51,6 +53,65 @@ def test_earlier_versions_are_put_back_without_an_agent(versioned: Versioned) ->
     assert versioned.repair() == (ExitCode.FINE, [("repaired", 100, 200, [variant.replace(".log", ".r1.log")])])
     versioned.assert_whole()
     assert versioned.repair() == (ExitCode.FINE, [])
+
+
+def test_lost_metadata_is_put_back_from_an_earlier_version(versioned: Versioned) -> None:
+    """An object was copied without it. Readers read one that never had any; no agent gets a request for that."""
+    key = versioned.key(100)
+    before = versioned.metadata(key)
+    versioned.store.put(key, versioned.store.get(key)[0])
+    for suffix, data in ((".log", batches(*steps(300, 400), epoch=EPOCH)), (".index", b""), (".timeindex", b"")):
+        versioned.store.put(versioned.key(300, suffix), data)
+    versioned.made.commit("t", 400, epochs=((EPOCH, 0),), highest_base=300)
+    good = SegmentName(100, EPOCH, int(before["ts-crc32c"], 16))
+    code, rows = versioned.repair()
+    assert (code, rows) == (
+        ExitCode.FOUND,
+        [("repaired", 100, 200, [f"{good.stem[18:]}.log"]), ("impossible", 300, 400, [])],
+    )
+    assert versioned.metadata(versioned.keys.segment(good)) == {**before, "ts-replaces": SegmentName(100).stem}
+    assert versioned.requests() == []
+    assert [row[:2] for row in versioned.repair()[1]] == [("impossible", 300)]
+
+
+def test_the_metadata_of_a_copied_directory_is_bound_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`cp -a` gives each file another inode: the end of a compacted one is a hole. What fits no bytes stays."""
+    made = MadeArchive(tmp_path / "store")
+    for base, low, end in ((0, 10, 10), (10, 15, 30), (30, 40, 40)):
+        made.put_segment("t", base, batches((base, low)), end=end, index=b"", timeindex=b"")
+    made.commit("t", 40, highest_base=30)
+    copy = MadeArchive(shutil.copytree(tmp_path / "store", tmp_path / "copy"))
+    keys = [copy.partition("t").segment(SegmentName(base)) for base in (0, 10, 30)]
+    (tmp_path / "copy" / keys[2]).write_bytes(batches((30, 40), value=b"other"))
+    place = ("--url", copy.location, "--cluster", "prod", "--entropy-bits", "0", "--json")
+    run = runner(capfd)
+    found = run("verify", *place).document["findings"]
+    lacks = [
+        ("metadata-missing", base, "the directory was copied: its metadata has another inode") for base in (0, 10, 30)
+    ]
+    assert [(each["code"], each["from"], each["detail"]) for each in found if each["code"] != "hole"] == lacks
+    assert [(each["from"], each["to"]) for each in found if each["code"] == "hole"] == [(15, 30)]
+    run("repair", *place, "--dry-run")
+    assert copy.store.head(keys[0]).metadata == {}
+    rows = run("repair", *place, "--wait", "0s").document["repairs"]
+    assert [(each["from"], each["status"]) for each in rows] == [
+        (0, "repaired"),
+        (10, "repaired"),
+        (30, "impossible"),
+        (15, "repaired"),
+    ]
+    assert [copy.store.head(key).metadata for key in keys] == [*(made.store.head(key).metadata for key in keys[:2]), {}]
+    assert [(each["code"], each["from"]) for each in run("verify", *place).document["findings"]] == [lacks[2][:2]]
+
+
+@pytest.mark.parametrize("command", ["verify", "repair --wait 0s", "gaps", "ls --level segments"])
+def test_keys_are_printed_as_the_bucket_has_them(versioned: Versioned, run: Run, command: str) -> None:
+    """An operator pastes them into `aws s3api list-object-versions --prefix`."""
+    versioned.store.delete([versioned.keys.log_start, versioned.key(100, ".index")])
+    place = ("--url", versioned.made.location, "--cluster", "prod", "--entropy-bits", "0")
+    for form in ((), ("--json",)):
+        ended = run(*command.split(), *place, *form)
+        assert set(re.findall(r'([^\s"]*)prod/t-0/', ended.out + ended.err)) == {"base/"}, ended
 
 
 def test_below_the_highest_of_the_lineage_an_earlier_version_gets_a_variants_name(versioned: Versioned) -> None:

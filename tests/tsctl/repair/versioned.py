@@ -49,7 +49,10 @@ class Versioned:
     def repair(self, *arguments: str) -> tuple[int, list[tuple[str, int, int, list[str]]]]:
         """The code, and of each repair its status, range and the names of its objects."""
         code, document = self.tsctl("repair", *(() if "--wait" in arguments else ("--wait", "0s")), *arguments)
-        names = [[key.removeprefix(self.keys.prefix)[18:] for key in each["objects"]] for each in document["repairs"]]
+        names = [
+            [key.removeprefix(f"base/{self.keys.prefix}")[18:] for key in each["objects"]]
+            for each in document["repairs"]
+        ]
         rows = [(each["status"], each["from"], each["to"]) for each in document["repairs"]]
         return code, [(*row, name) for row, name in zip(rows, names, strict=True)]
 

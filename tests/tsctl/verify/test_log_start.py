@@ -61,13 +61,41 @@ def test_u26_living_segments_below_log_start_are_found(archive: Archive, first: 
         assert finding.kind.severity.label == "damaged"
 
 
+@pytest.mark.parametrize(
+    ("start", "is_hidden"),
+    [
+        (LogStart(20), True),
+        (LogStart(19), True),
+        (LogStart(9), False),
+        (LogStart(20, None, "run"), False),
+        (LogStart(20, Lineage(2, 5, 19)), True),
+        (LogStart(20, Lineage(2, 5, 20)), False),
+    ],
+    ids=str,
+)
+def test_a_log_start_that_was_raised_by_hand_hides_no_segment_in_silence(
+    archive: Archive, start: LogStart, is_hidden: bool
+) -> None:
+    """No run of retention wrote it; a lineage can have a number that a run wrote before, up to its `highest`."""
+    for base in (0, 10, 20):
+        put(archive, base, base + 10)
+    archive.commit("t", 30, highest_base=20)
+    with_lineages(archive, start.lineage, start.lineage)
+    archive.store.put(archive.partition("t").log_start, start.encode())
+    found = verify(archive, Depth.HEADERS).all_findings
+    assert [(each.kind.code, each.start, each.end) for each in found] == [
+        ("hidden-below-log-start", 0, min(start.offset // 10 * 10, 20))
+    ] * is_hidden
+
+
 def test_what_retention_left_below_log_start_is_in_order(archive: Archive) -> None:
     """It was shipped before `log.start` moved; in a copied bucket only the metadata has the time."""
     for base in (0, 10, 20):
         put(archive, base, base + 10)
-    archive.commit("t", 30, highest_base=20, log_start=15)
-    assert codes(verify(archive, Depth.HEADERS)) == []
+    archive.commit("t", 30, highest_base=20)
     keys = archive.partition("t")
+    archive.store.put(keys.log_start, LogStart(15, None, "run").encode())
+    assert codes(verify(archive, Depth.HEADERS)) == []
     age(archive, keys.log_start, 50)
     assert codes(verify(archive, Depth.HEADERS)) == ["hidden-below-log-start"]
     for base in (0, 10):

@@ -1,5 +1,7 @@
 """`verify` on archives that tests put together: it reports each kind of damage, and nothing else."""
 
+import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from tests.spark.archives import Archive
 from tests.tsctl.running import runner
 from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.gap_records import Gap
+from ts_common.archive.high_watermarks import End, Ends
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.metadata_cache import CacheEntry, encode_cache_object
 from ts_common.archive.object_keys import SegmentName
@@ -262,6 +265,42 @@ def test_an_incarnation_that_the_list_does_not_name_is_found(archive: Archive, d
     assert verify(archive, depth).all_findings == []
 
 
+def put_ends(archive: Archive, broker: int, *ends: tuple[str, int, int], days: int = 0) -> None:
+    """Write topic, number and high watermark of partitions as a broker's agent does, some days after the first one."""
+    written = 1_700_000_000_000 + days * 86_400_000
+    partitions = {TopicPartition(topic, number): End(end, written) for topic, number, end in ends}
+    archive.store.put(archive.keys.ends_of(broker), Ends(broker, written, partitions).encode())
+
+
+@ALL_DEPTHS
+def test_a_partition_that_an_agent_recorded_and_the_store_lacks_is_found(archive: Archive, depth: Depth) -> None:
+    """A partition without a record is in order, and so is one that a broker named two days before the others."""
+    put_ends(archive, 1, ("t", 3, 5))
+    put_ends(archive, 2, ("t", 0, 300), ("t", 1, 5), ("t", 2, 0), ("u", 0, 7), days=2)
+    archive.put_incarnations("u", "first", "second")
+    put(archive, 0, 10, topic="u")
+    archive.commit("u", 10)
+    found = verify(archive, depth).all_findings
+    assert [(each.kind.code, each.where, each.severity) for each in found] == [
+        ("partition-missing", where, Severity.DATA_LOSS) for where in ("t-1", "u~second-0")
+    ]
+    assert found[0].key == archive.partition("t", 1).prefix
+    one = Verifier(archive.store, archive.keys, Scope(depth, lambda topic, number: (topic, number or 0) == ("t", 0)))
+    assert (one.find(), codes(one.run()), sorted(one.topics)) == (1, [], ["t", "u"])
+
+
+@pytest.mark.parametrize("has_ends", [False, True])
+def test_a_topic_that_has_only_its_list_is_found(archive: Archive, has_ends: bool) -> None:
+    """Where agents record high watermarks, a topic that they do not name was deleted, and retention left the list."""
+    archive.put_incarnations("gone", "first")
+    newest = Incarnations("new").opened("first", int(time.time() * 1000), archive.keys)
+    archive.store.put(archive.keys.incarnations("new"), newest.encode())  # its agent writes `log.start` next
+    if has_ends:
+        put_ends(archive, 1, ("t", 0, 300))
+    found = [(each.kind.code, each.where) for each in verify(archive, Depth.HEADERS).all_findings]
+    assert found == [("partition-missing", "gone")] * (not has_ends)
+
+
 @ALL_DEPTHS
 def test_a_malformed_list_of_incarnations_is_named(archive: Archive, depth: Depth) -> None:
     """Readers reject the topic; its partitions are verified all the same."""
@@ -317,6 +356,23 @@ def test_a_segment_that_was_corrupt_on_the_brokers_disk_is_named(archive: Archiv
     corrupt = only(verify(archive, depth))
     key = archive.partition("t").segment(SegmentName(100))
     assert (corrupt.kind.code, corrupt.key, corrupt.start) == ("shipped-corrupt", key, 100)
+
+
+@READING
+def test_another_segments_object_under_a_name_is_named(archive: Archive, depth: Depth) -> None:
+    """A tool put it there with its metadata: no object has the offsets of the name, and both its indexes do not fit."""
+    one, other = (archive.partition("t").segment(SegmentName(base)) for base in (100, 200))
+    for base in (100, 200):
+        index = struct.pack(">ii", 19, len(batches((base, base + 10))))
+        times = struct.pack(">qi", 1000 + base + 99, 99)
+        archive.put_segment("t", base, batches(*steps(base, base + 100)), index=index, timeindex=times)
+    assert codes(verify(archive, depth)) == []
+    archive.store.put(one, archive.store.get(other)[0], metadata=archive.store.head(other).metadata)
+    found = verify(archive, depth)
+    assert codes(found) == ["overlap", "segment-damaged"]
+    damaged = next(each for each in found.all_findings if each.kind.code == "segment-damaged")
+    assert (damaged.key, damaged.start, damaged.end) == (one, 100, None)
+    assert "another segment's: it begins at offset 200; expected 100" in damaged.detail
 
 
 def test_a_flipped_bit_is_found_by_reading_every_byte(archive: Archive) -> None:
@@ -378,12 +434,12 @@ def test_metadata_that_names_a_wrong_index_is_named(archive: Archive, made: Call
     assert case.suffix in wrong.detail
 
 
-def test_segments_without_metadata_are_one_finding(archive: Archive) -> None:
-    """A copy of the bucket lost it, or a Java uploader wrote them: the commit shows which."""
+def test_segments_of_a_java_uploader_are_one_finding(archive: Archive) -> None:
+    """A copy of the bucket lost their metadata, or a Java uploader wrote them: the commit shows which."""
     keys = archive.partition("t")
     for base in (0, 100, 200):
         archive.store.put(keys.segment(SegmentName(base)), batches(*steps(base, base + 100)))
-    assert only(verify(archive, Depth.HEADERS)).kind.code == "metadata-missing"
+    assert codes(verify(archive, Depth.HEADERS)) == ["metadata-missing"] * 3
     archive.store.put(keys.commit, b"%020d" % 200)
     assert only(verify(archive, Depth.FULL)).kind.code == "java-segments"
 

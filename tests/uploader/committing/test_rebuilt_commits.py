@@ -1,5 +1,7 @@
 """Commits that are rebuilt from the stored segments, and the lineage that they begin (protocol rule 5)."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.common.log_format import build
@@ -12,7 +14,9 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.messages.observations import Leadership
-from ts_uploader.messages.tasks import ReadPosition
+from ts_uploader.messages.tasks import ReadPosition, Ship
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.uploader import Uploader
 
 pytestmark = pytest.mark.usefixtures("no_waits")
 
@@ -109,6 +113,25 @@ def test_u30_a_rebuilt_commit_goes_back_to_a_log_that_begins_below_log_start(
     local.epochs((1, 100), (5, 300))
     _, commit, start = rebuilt(commits, store, local)
     assert (commit.next_offset, start.offset) == (100, 100)
+
+
+def test_u36_after_two_lost_commits_in_one_epoch_no_name_is_shipped_twice(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Retention deletes by name and ETag what the first lineage shipped, and the second one shows those offsets."""
+    local.write(0, build.batch(0, [build.record(n) for n in range(100)], epoch=5))
+    local.segments(100)
+    local.epochs((5, 0))
+    write_log_start(store, 50)
+    uploader = Uploader(lambda _: store, lambda _: TopicRetention())
+    for lost in range(2):
+        position, _, start = rebuilt(commits, store, local)
+        assert start.offset == position.next_offset == 0
+        segment = Ship(TP, 0, Leadership(5, ID, 0), KEYS, local.listing(), 0, 100, seen=True, lineage=position.lineage)
+        assert position.lineage is not None
+        assert uploader.ship(replace(segment, variants_below=position.lineage.highest)).bytes_sent > 0, lost
+        write_log_start(store, 100, position.lineage)
+        store.delete([KEYS.commit])
 
 
 @pytest.mark.parametrize(("shipped", "begins"), [((200,), 200), ((150, 200), 150)])

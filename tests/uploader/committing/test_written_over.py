@@ -141,7 +141,7 @@ def test_u29_what_was_written_over_is_shipped_by_the_next_agent(
     assert ship.base == 0
     put_segment(store, 0, 100, (5, 0))
     done = replace(shipped(0, 100, (5, 0)), leadership=ship.leadership)
-    done = replace(done, generation=ship.generation, variants_below=ship.variants_below)
+    done = replace(done, generation=ship.generation, lineage=ship.lineage)
     (fill,) = after.tracker.conclude(done)
     assert isinstance(fill, FillGap)
     assert (fill.gap, fill.position.next_offset) == ((60, 100), 200)

@@ -36,12 +36,13 @@ LINE = EpochHistory(((EPOCH, 0),))
 class Lab:
     """A broker's segments `[0, 10) [10, 20) [20, 30)` and the archive of them, which a test damages."""
 
+    lineage: Lineage | None = None
+
     def __init__(self, store: ObjectStore, local: LocalDirectory) -> None:
         self.store = store
         self.local = local
         self.rolled(0, 10, 20, 30)
         local.epochs((EPOCH, 0))
-        self.lineage: Lineage | None = None
         self.commit()
         store.put(KEYS.log_start, encode_log_start(0))
         for base in (0, 10, 20):
@@ -65,7 +66,7 @@ class Lab:
     def ship(self, base: int) -> Ship:
         listing = self.local.listing()
         following = next(other for other in listing.bases if other > base)
-        return Ship(TP, 0, LEADERSHIP, KEYS, listing, base, following, LINE, 30, seen=True)
+        return Ship(TP, 0, LEADERSHIP, KEYS, listing, base, following, LINE, 30, seen=True, lineage=self.lineage)
 
     def repair(
         self, damage: Damage, start: int, end: int, key: str | None = None, directory: str = "t-0"
@@ -208,6 +209,14 @@ def test_metadata_that_names_a_wrong_index_is_damage(lab: Lab, made: Callable[[i
     assert copied == {**case.metadata(case.right), "ts-replaces": name.stem}
     assert lab.store.get(KEYS.segment(name_in(variant), case.suffix))[0] == case.right
     assert [stem for _, _, stem in lab.read()] == ["00", name_in(variant).stem[18:], "20"]
+
+
+def test_another_segments_object_under_a_name_is_replaced(lab: Lab) -> None:
+    """Its bytes and its metadata fit each other, and its epochs begin at another offset than its name."""
+    key, other = (KEYS.segment(SegmentName(base)) for base in (10, 20))
+    lab.store.put(key, lab.store.get(other)[0], metadata=lab.store.head(other).metadata)
+    (new,) = lab.repair(Damage.DAMAGED, 10, 20, key).objects
+    assert lab.read() == [(0, 10, "00"), (10, 20, name_in(new).stem[18:]), (20, 30, "20")]
 
 
 def test_an_end_far_too_great_has_no_other_segment_put_again(lab: Lab) -> None:

@@ -17,7 +17,7 @@ from tests.uploader.beside import Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
 from ts_common.archive.catalog import read_catalog
-from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.metadata_cache import CacheObject
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.repair_requests import unanswered
@@ -142,7 +142,7 @@ def test_u43_what_was_deleted_damaged_or_cut_short_is_whole_again(cluster: Local
     repaired.assert_whole()
 
     (variant,) = found[1]["objects"]
-    repaired.change(store.head(variant), flipped)
+    repaired.change(store.head(variant[variant.index(repaired.keys.prefix) :]), flipped)
     (again,) = repaired.repair()
     assert again["objects"] == [variant.replace(".log", ".r1.log")]
     repaired.assert_whole()
@@ -173,7 +173,7 @@ def test_u44_below_the_log_starts_nothing_is_put_back(cluster: LocalCluster, rep
     assert f"below the leader's log start ({bases[4]}), so no broker has them" in str(found["detail"])
     commit = archive.commit()
     assert isinstance(commit, Commit)
-    store.put(repaired.keys.log_start, encode_log_start(bases[6]))
+    store.put(repaired.keys.log_start, LogStart(bases[6], None, "gc").encode())
     store.delete([logs[bases[5]].key])
     code, document = repaired.tsctl("repair", "--wait", "0s")
     assert (code, document["repairs"]) == (0, [])

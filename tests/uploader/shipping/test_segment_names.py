@@ -8,6 +8,7 @@ from awscrt.checksums import crc32c
 from tests.uploader.batches import batch
 from tests.uploader.shipping.partition_log import KEYS, Interrupted, Log, uploader
 from ts_common.archive.catalog import read_catalog
+from ts_common.archive.commit import Lineage
 from ts_common.archive.copies import describe
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import SegmentName
@@ -72,6 +73,17 @@ def test_a_plain_name_that_a_deletion_may_still_name_is_not_used(log: Log) -> No
     variant, *plain = sorted(log.names())
     assert plain == [f"{0:020d}.log", f"{10:020d}.log"]
     assert variant.startswith(f"{0:020d}.e1.")
+
+
+def test_u36_a_second_lineage_of_a_leader_epoch_uses_no_name_of_the_first(log: Log) -> None:
+    """A deletion of the first one has objects by name and ETag: they do not count as done, for a repair neither."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    for begin in (0, 5):
+        task = replace(log.task(0), variants_below=10, lineage=Lineage(1, begin, 10))
+        assert [uploader(log).ship(task).bytes_sent > 0 for _ in range(2)] == [True, False]
+        assert not uploader(log).put_good_copy(task, None).is_new
+    assert len(log.names()) == 2
 
 
 def test_u27_a_log_that_another_agent_put_meanwhile_is_not_overwritten(interrupted: tuple[Log, Interrupted]) -> None:

@@ -84,7 +84,7 @@ def shipped(task: Task, end: int | None = None) -> Shipped:
         bytes_sent=1,
         corruptions=0,
         seconds=0.0,
-        variants_below=task.variants_below,
+        lineage=task.lineage,
     )
 
 

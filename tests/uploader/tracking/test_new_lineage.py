@@ -50,3 +50,14 @@ def test_u36_what_is_under_way_when_a_new_lineage_is_found_is_shipped_again_as_a
     assert bases(led.tracker.conclude(replace(position_read(ask, 0), position=where))) == [0]
     (again,) = ships(led.tracker.conclude(shipped(at_100)))
     assert (again.base, again.variants_below) == (100, 200)
+
+
+def test_u36_a_variant_of_the_lineage_before_is_shipped_again() -> None:
+    """The commit was lost twice in one leader epoch: a deletion can still name the objects of the first lineage."""
+    led = LedPartition(0, 100, 200)
+    first = replace(position(0), lineage=Lineage(1, 0, 200))
+    at_0, at_100 = ships(led.tracker.conclude(replace(position_read(led.read, 0), position=first)))
+    assert led.tracker.conclude(shipped(at_100)) == []
+    (ask,) = led.tracker.conclude(failed(at_0))
+    second = replace(first, lineage=Lineage(1, 50, 200))
+    assert bases(led.tracker.conclude(replace(position_read(ask, 0), position=second))) == [0, 100]

@@ -25,7 +25,7 @@ import os
 import pwd
 import stat
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -51,8 +51,10 @@ from ts_common.store.contract import (
 )
 from ts_common.store.deletions import Deletions, delete_each
 from ts_common.store.directory.objects import (
+    LOCK,
     META,
     FileStream,
+    bind,
     info_of,
     link_object,
     open_object,
@@ -60,6 +62,7 @@ from ts_common.store.directory.objects import (
     remove,
     remove_left_behind,
     sync_directory,
+    unbound_metadata,
     write_beside,
 )
 from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
@@ -267,6 +270,24 @@ class FileStore(ObjectStore):
         with self._translated("delete", key), suppress(*_ABSENT):
             return remove(path, etag)
         return True
+
+    def unbound_metadata(self, prefix: str) -> Mapping[str, Sequence[Mapping[str, str]]]:
+        """Read the metadata of a directory's objects whose file has the inode of another file."""
+        directory = self._path(f"{check_directory(prefix)}{LOCK}").parent
+        found: dict[str, list[Mapping[str, str]]] = {}
+        with self._translated("list", prefix):
+            for name, metadata in unbound_metadata(directory):
+                found.setdefault(prefix + part_of(name), []).append(metadata)
+        return found
+
+    def bind_metadata(self, key: str, etag: str, metadata: Mapping[str, str]) -> None:
+        """Write the metadata for the inode that the object has now."""
+        path = self._path(key)
+        with self._translated("bind metadata", key):
+            try:
+                bind(path, etag, check_metadata(metadata), self._name(key))
+            except _ABSENT as error:
+                raise ObjectNotFound(f"{self._name(key)}: no such object") from error
 
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):

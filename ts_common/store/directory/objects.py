@@ -239,6 +239,35 @@ def remove(path: Path, etag: str | None = None) -> bool:
     return True
 
 
+def unbound_metadata(directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the names of files without metadata, each with metadata of its name for another inode.
+
+    A copy of the directory gives each file another inode. An earlier object of the name can also leave such metadata.
+    """
+    for sidecar in sorted((directory / META).glob("*.json")):
+        name, _, inode = sidecar.stem.rpartition(".")
+        path = directory / name
+        with suppress(FileNotFoundError, CorruptData):
+            own = path.stat().st_ino
+            if inode != str(own) and not metadata_path(path, own).exists() and (found := _read_metadata(sidecar)):
+                yield name, found
+
+
+def bind(path: Path, etag: str, metadata: Mapping[str, str], key: str) -> None:
+    """Write the metadata of an object that has none.
+
+    Raises:
+        PreconditionFailed: the object has another ETag.
+        FileNotFoundError: it does not exist.
+    """
+    with locked(path.parent), _held(path) as found:
+        if found is None:
+            raise FileNotFoundError(path)
+        if etag_of(found) != etag:
+            raise PreconditionFailed(f"bind metadata {key}: the object's ETag is {etag_of(found)}; expected {etag}")
+        _write_metadata(path, found.st_ino, metadata)
+
+
 def remove_left_behind(directory: Path) -> None:
     """Remove the files of killed writers from a directory."""
     with os.scandir(directory) as entries:

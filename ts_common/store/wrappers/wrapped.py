@@ -1,6 +1,6 @@
 """The base class of wrappers: each call is passed to the inner store."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from ts_common.store.contract import (
@@ -118,6 +118,14 @@ class WrappedStore(ObjectStore):
     def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
         """Call the inner store."""
         return self._inner.open_version(version)
+
+    def unbound_metadata(self, prefix: str) -> Mapping[str, Sequence[Mapping[str, str]]]:
+        """Call the inner store."""
+        return self._inner.unbound_metadata(prefix)
+
+    def bind_metadata(self, key: str, etag: str, metadata: Mapping[str, str]) -> None:
+        """Call the inner store."""
+        self._inner.bind_metadata(key, etag, metadata)
 
     def close(self) -> None:
         """Wait for asynchronous puts, then close the inner store."""
