@@ -21,6 +21,10 @@ _COMMIT = (
     b'{"next":6,"epoch":1,"epochs":[[0,0],[1,3]],"lso":null,"topicId":"5fWnyHqTQDqQDqQDqQDqQA","broker":1,"time":1,'
     b'"nonce":"x","tail":[3,5],"java":5,"version":2,"lineage":[1,5,5]}\n'
 )
+_LOG_START = (
+    b'{"version":3,"lineage":[1,5,5],"floor":4,"since":"gc-20261128T020000000Z-1f2e3d4c","erased":4,'
+    b'"writtenBy":"erase-20261129T010000000Z-9a8b7c6d"}\n'
+)
 _INCARNATIONS = (
     b'{\n "incarnations": [\n  {\n   "topicId": "a",\n   "firstSeen": 1,\n   "directory": "t",\n'
     b'   "made": 1\n  }\n ]\n}\n'
@@ -60,6 +64,7 @@ _CONTENTS = (
 OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "commit": (_COMMIT, lambda data: decode_commit(FIRST_LINE + data, KEY)),
     "log-start": (b'{"version":2,"lineage":[1,5,5]}\n', lambda data: decode_log_start(FIRST_LINE + data, KEY)),
+    "log-start of retention": (_LOG_START, lambda data: decode_log_start(FIRST_LINE + data, KEY)),
     "gap": (
         b'{"from":1,"to":2,"reason":"retention","time":1,"broker":1}\n',
         lambda data: Gap.decode(data, KEY),

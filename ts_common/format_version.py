@@ -3,7 +3,8 @@
 A later release can add fields, which older releases ignore; that needs no version. If an older release would misread an
 object, or destroy content by overwriting it, the object has a version: `"version":2` in the JSON of the commit, of a
 topic's incarnations and of a cache object, `ts-version` in the metadata of a `.log`. A missing version is 1. Version 2
-of the commit and of `log.start` has a lineage (`ts_common.archive.commit`). No other object has a version above 1.
+of the commit and of `log.start` has a lineage (`ts_common.archive.commit`), version 3 of `log.start` a list of erased
+offsets. No other object has a version above 1. An unknown field of `log.start` is like an unknown version.
 
 Readers and agents reject an unknown version, and never overwrite such an object. The partition waits until its agent is
 upgraded, and a query fails. Readers ignore such a cache object, and agents keep it.

@@ -56,6 +56,16 @@ LINEAGE = Lineage(5, 200, 300)
 COMMIT_OF_A_LINEAGE = COMMIT.replace(b'"tail":[249,7]}', b'"tail":[249,7],"version":2,"lineage":[5,200,300]}')
 LOG_START_OF_A_LINEAGE = b'00000000000000000050\n{"version":2,"lineage":[5,200,300]}\n'
 BEGINS = LogStart(50, LINEAGE)
+# Objects of the release whose retention has a floor, with and without a list of erased offsets.
+LOG_START_OF_RETENTION = (
+    b'00000000000000000050\n{"version":2,"lineage":[5,200,300],"floor":20,"since":"gc-1","writtenBy":"gc-2"}\n'
+)
+LOG_START_OF_ERASURE = (
+    b'00000000000000000050\n{"version":3,"lineage":[5,200,300],"floor":20,"since":"gc-1","erased":4,'
+    b'"writtenBy":"erase-1"}\n'
+)
+HIDES = LogStart(50, LINEAGE, floor=20, since="gc-1", written_by="gc-2")
+ERASES = replace(HIDES, erased=4, written_by="erase-1")
 LIVES = Incarnations("t", (Incarnation(ID, 1_700_000_000_000, "t"),))
 ENTRIES = [
     CacheEntry(
@@ -98,13 +108,39 @@ def test_a_lineage_is_read_and_written_as_version_2() -> None:
     assert BEGINS.encode() == LOG_START_OF_A_LINEAGE
 
 
+@pytest.mark.parametrize(
+    ("start", "data"), [(HIDES, LOG_START_OF_RETENTION), (ERASES, LOG_START_OF_ERASURE)], ids=["floor", "erased"]
+)
+def test_a_log_start_has_version_3_exactly_with_a_list_of_erased_offsets(start: LogStart, data: bytes) -> None:
+    """Readers before that list would show erased records; a floor alone changes nothing for them."""
+    assert decode_log_start(data, KEY) == start
+    assert start.encode() == data
+
+
 def test_a_log_start_of_retention_names_its_writer() -> None:
     """It is read with and without a lineage; a second line with neither, or with another kind of writer, is damage."""
-    for start in (LogStart(50, None, "run-1"), LogStart(50, LINEAGE, "run-1")):
+    for start in (LogStart(50, written_by="gc-1"), LogStart(50, LINEAGE, written_by="gc-1")):
         assert decode_log_start(start.encode(), KEY) == start
-    for second in (b'{"version":2}', b'{"version":2,"writtenBy":null}', b'{"version":2,"writtenBy":7}'):
+    for second in (
+        b'{"version":2}',
+        b'{"version":2,"floor":5}',
+        b'{"version":3,"erased":5}',
+        b'{"version":2,"writtenBy":null}',
+        b'{"version":2,"writtenBy":7}',
+    ):
         with pytest.raises(CorruptData, match="the/key"):
             decode_log_start(LOG_START + second + b"\n", KEY)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"floor": -1}, {"floor": None}, {"floor": "20"}, {"erased": 0}, {"erased": 10**9}, {"since": 5}, {"since": None}],
+    ids=str,
+)
+def test_an_invalid_field_of_a_log_start_is_damage(field: dict[str, object]) -> None:
+    """A floor that cannot be read is not an unknown one: that would be deleted by."""
+    with pytest.raises(CorruptData, match="the/key"):
+        log_start_with(writtenBy="gc-1", **field)
 
 
 @pytest.mark.parametrize(
@@ -145,23 +181,29 @@ def metadata_with(**fields: Any) -> None:
     assert decode_metadata({**METADATA, **{f"ts-{name}": str(value) for name, value in fields.items()}}, KEY) == SAYS
 
 
-OBJECTS = pytest.mark.parametrize(
-    "read_with", [commit_with, log_start_with, incarnations_with, cache_object_with, metadata_with]
-)
+READERS = (commit_with, log_start_with, incarnations_with, cache_object_with, metadata_with)
+OBJECTS = pytest.mark.parametrize("read_with", READERS)
 
 
-@OBJECTS
+@pytest.mark.parametrize("read_with", [each for each in READERS if each is not log_start_with])
 def test_fields_of_a_later_release_are_passed_over(read_with: Callable[..., None]) -> None:
     """A field that older releases can ignore needs no version."""
     read_with(colour="green")
     read_with(version=1)
 
 
+def test_an_unknown_field_of_a_log_start_is_refused_by_name() -> None:
+    """Each writer carries all fields that are not its own, and would drop this one."""
+    log_start_with(version=1)
+    with pytest.raises(NewerFormat, match=r"the/key: a log start of a later release: it has .colour.; upgrade"):
+        log_start_with(colour="green")
+
+
 @OBJECTS
 def test_a_later_version_is_refused_by_name(read_with: Callable[..., None]) -> None:
     """The message names the object, both versions and the remedy."""
-    with pytest.raises(NewerFormat, match=r"the/key is written in version 3 .* reads version [12]: upgrade this one"):
-        read_with(version=3, colour="green")
+    with pytest.raises(NewerFormat, match=r"the/key is written in version 4 .* reads version [123]: upgrade this one"):
+        read_with(version=4, colour="green")
 
 
 @OBJECTS

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from contextlib import closing
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -24,6 +25,7 @@ from ts_common.archive.small_objects import (
     INDEX_BYTES,
     LOG_START_BYTES,
 )
+from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch
@@ -79,33 +81,37 @@ def collected_archive(store_as: As, topic: str) -> PartitionKeys:
 
 
 def test_a_collector_may_do_each_request_of_a_run_and_no_other(store_as: As) -> None:
-    """Listing, reads, log.start, plan and log, conditional deletes; no commit, no segment, no list of incarnations."""
+    """Listing, reads, log.start, its copy, a report, a hold of an undo, conditional deletes; no commit, no segment."""
     keys = collected_archive(store_as, "collected")
-    incarnations, plan = KEYS.incarnations("collected"), f"{KEYS.gc_runs}20260101T000000Z/plan.json"
+    incarnations, copy, hold = KEYS.incarnations("collected"), KEYS.log_start_copy(keys), KEYS.hold("undo-1")
     store = store_as("collector")
     listed = {info.key: info.etag for info in store.list(keys.prefix)}
     assert store.get(keys.commit)[0]
     assert store.protection() == Protection(versioned=True, locks=False, default_retention=None)
     assert store.lifecycle_rules()
-    store.put(keys.log_start, b"1\n", condition=IfMatch(store.head(keys.log_start).etag))
-    etag = store.put(plan, b"{}", condition=IfAbsent()).etag
+    store.put(keys.log_start, b"%020d\n" % 1, condition=IfMatch(store.head(keys.log_start).etag))
+    store.put(f"{KEYS.gc}gc-1.jsonl", b"{}")
+    store.put(hold, b"{}", condition=IfAbsent())
+    etag = store.put(copy, b"%020d\n" % 1, condition=IfAbsent()).etag
     kept = {keys.commit, keys.log_start}
     etags = {key: etag for key, etag in listed.items() if key not in kept}
     assert len(etags) == 9
     assert store.delete_matching(etags) == DeleteOutcome(tuple(etags), (), {})
-    assert store.delete_matching({plan: etag}) == DeleteOutcome((plan,), (), {})
+    assert store.delete_matching({copy: etag}) == DeleteOutcome((copy,), (), {})
     assert all(removed(key) for key in (f"{KEYS.repairs}old.json", PROBE_NAME))
     assert [info.key for info in store.list(keys.prefix)] == sorted(kept)
-    for key in (keys.commit, keys.log_start, incarnations):
+    for key in (keys.commit, keys.log_start, incarnations, hold):
         outcome = store.delete_matching({key: store.head(key).etag})
         assert isinstance(outcome.failed[key], AccessDenied)
         assert not removed(key)
-    hold, layout = f"{KEYS.cluster_prefix}holds/legal.json", KEYS.layout
-    for key in (keys.commit, keys.segment(SegmentName(9)), keys.gap(7, 9), incarnations, hold, layout):
+    others = (KEYS.hold("legal"), KEYS.removed_hold("undo-1", 5), claims_key(KEYS, "export.t"), KEYS.layout)
+    for key in (keys.commit, keys.segment(SegmentName(9)), keys.gap(7, 9), incarnations, *others):
         with pytest.raises(AccessDenied):
-            store.put(key, b"x")
+            store.put(key, b"x", condition=IfAbsent())
     with pytest.raises(AccessDenied):
         store.hidden_bytes()
+    store_as("hold-remover")
+    assert removed(hold)
 
 
 def test_a_collector_may_remove_no_version_and_no_lock(store_as: As) -> None:
@@ -129,6 +135,35 @@ def test_the_checks_of_a_collector_find_nothing(store_as: As) -> None:
     assert list(store_as("collector").list(PROBE_PREFIX)) == []
     texts = {each.text for each in run_checks(store_as("uploader"), KEYS) if each.name == "conditional delete"}
     assert [f"not tried: this identity may not delete {PROBE_PREFIX}" in text for text in texts] == [True]
+
+
+def test_a_collector_hides_and_shows_again_and_an_agent_can_do_neither(
+    store_as: As, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`tsctl gc run` and `undo` send their requests as the collector; a hold of a holder shows the records too."""
+    store_as("uploader")
+    archive = archive_of_one_topic("retained")
+    archive.store.close()
+    policy = tmp_path / "retention.yaml"
+    rule = "{topics: retained, max_age: 1d, least_time: 0s}"
+    policy.write_text(f"{{cluster: prod, fuse: {{share: 100%}}, rules: [{rule}]}}")
+    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    run, undo = ["gc", "run", "--policy", str(policy), *named], ["gc", "undo", "retained", "--reason", "audit", *named]
+    for command in (run, undo):
+        assert run_tsctl(command) == ExitCode.REFUSED
+        assert "allow this identity s3:PutObject" in capfd.readouterr().err
+    for shows in (undo, ["hold", "add", "audit", "--topic", "retained", "--reason", "audit", *named]):
+        store = store_as("collector")
+        assert run_tsctl(run) == ExitCode.FINE, capfd.readouterr()
+        assert "hidden: 3 objects" in capfd.readouterr().out
+        store = store_as("collector" if shows is undo else "holder")
+        assert run_tsctl(shows) == ExitCode.FINE, capfd.readouterr()
+        store = store_as("collector")
+        assert run_tsctl(run) == ExitCode.FINE
+        assert store.get(archive.partition("retained").log_start)[0].startswith(b"0" * 20)
+        holds = [info.key for info in store.list(KEYS.holds) if not info.key.startswith(KEYS.removed_holds)]
+        store_as("hold-remover")
+        assert [removed(key) for key in holds] == [True]
 
 
 def test_marks_of_an_incarnation_that_ended_need_a_policy_that_names_it(store_as: As) -> None:
@@ -256,7 +291,8 @@ def test_a_repairer_puts_back_versions_requests_the_rest_and_deletes_nothing(
     store = store_as("repairer")
     assert run_tsctl(["repair", *place, "--no-versions", "--wait", "0s"]) == ExitCode.TRY_AGAIN, capfd.readouterr()
     assert [info.key.count("/repairs/") for info in store.list(KEYS.repairs)] == [1]
-    for key in (keys.commit, keys.log_start, KEYS.layout, KEYS.offsets_of("g")):
+    decides = (KEYS.log_start_copy(keys), f"{KEYS.gc}1.log", claims_key(KEYS, "export.t"), KEYS.hold("h"))
+    for key in (keys.commit, keys.log_start, KEYS.layout, KEYS.offsets_of("g"), *decides):
         with pytest.raises(AccessDenied):
             store.put(key, b"x")
     assert not any(removed(key) for key in (second, keys.commit))
@@ -269,6 +305,7 @@ def test_a_repairer_puts_back_versions_requests_the_rest_and_deletes_nothing(
 
 def test_holds_are_put_only_if_absent() -> None:
     """An overwritten hold is a removed one; moto lacks the condition."""
-    for name, sid in (("holder", "SetHolds"), ("hold-remover", "LeaveTraces")):
+    named = (("holder", "SetHolds"), ("hold-remover", "LeaveTraces"), ("collector", "HoldWhatIsShownAgain"))
+    for name, sid in named:
         (found,) = (each for each in json.loads(document(f"iam/{name}.json"))["Statement"] if each["Sid"] == sid)
         assert found["Condition"] == {"Null": {"s3:if-none-match": "false"}}

@@ -56,6 +56,23 @@ def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) ->
         other.put("a", b"x")
 
 
+def test_an_uploader_may_write_nothing_that_a_deletion_trusts(store_as: As) -> None:
+    """Copies of log.start, reports, claims, holds, and objects of later releases; but a topic can be named erased."""
+    store = store_as("uploader")
+    keys = KEYS.partition(TopicPartition("clicks", 0))
+    later = ("erasures/1.json", "find/clicks/1/00.parquet", "restored.json", "seals/1.json")
+    for key in (
+        *(KEYS.log_start_copy(keys), f"{KEYS.gc}gc-1.jsonl", f"{KEYS.gc}absent.json"),
+        *(claims_key(KEYS, "export.t"), KEYS.hold("undo-1"), f"{keys.prefix}erased/1.bin"),
+        *(KEYS.cluster_prefix + name for name in later),
+    ):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x", condition=IfAbsent())
+    archive = archive_of_one_topic("erased")
+    archive.put_incarnations("erased", "an-id")
+    archive.store.close()
+
+
 def test_a_reader_may_read_all_of_it_and_change_nothing(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
     """`tsctl verify` sends all requests of readers; puts of old and new keys and a delete are rejected."""
     store_as("uploader")
@@ -179,7 +196,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
             assert statement["Resource"] != "*"
             if statement["Effect"] == "Allow" and any("Delete" in action for action in actions):
                 assert (name, statement["Sid"]) in {
-                    ("collector", "KeepPlansAndLogs"),
+                    ("collector", "KeepReportsAndCopies"),
                     ("collector", "RemoveWhatExpired"),
                     ("collector-ended-incarnations", "RemoveMarksOfEndedIncarnations"),
                     ("hold-remover", "RemoveHolds"),

@@ -105,7 +105,7 @@ def test_monitoring_has_each_condition_by_what_it_makes_of_readiness() -> None:
 
 def test_the_metrics_of_retention_are_those_of_the_page() -> None:
     """In the table of the schedule."""
-    named = first_cells(section("running-retention.md", "## Schedule and metrics"), "metric")
+    named = first_cells(section("retention.md", "## Schedule and metrics"), "metric")
     assert set(named) == {family.name for family in families()}
 
 

@@ -23,10 +23,9 @@ from dev.local.agent import AgentProcess
 from dev.local.kafka.cluster import wait_for
 from dev.local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from tests.faults.leaders import Background
-from tests.tsctl.gc.archives import NO_FUSE
 from tests.tsctl.running import PROGRAM
 from tests.uploader.beside import Archive
-from ts_common.archive.commit import decode_log_start
+from ts_common.archive.commit import LogStart, decode_log_start
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.archive.table_claims import read_claims
 from ts_common.errors import ObjectNotFound, TieredStorageError
@@ -36,9 +35,12 @@ from ts_tables import Tables
 from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
 from tsctl.exit_codes import ExitCode
+from tsctl.gc.archive_run import NO_FUSE, LocationResult, begin, work_in
+from tsctl.gc.incarnations import read_topic_incarnations
 from tsctl.gc.policy import Policy
 from tsctl.gc.policy_retention import PolicyRetention
-from tsctl.gc.run import RunResult, Settings, run_once, store_time
+from tsctl.gc.report import SUFFIX, Report
+from tsctl.gc.run import run_once
 from tsctl.repair.run import RepairStatus
 
 TABLE: Final = "backup.t"
@@ -51,30 +53,30 @@ _CONTEXT: Final = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.faults.beside_retention"])
 
 
-def policy(checkpoint: str | None = None) -> Policy:
+def policy(keys: ClusterKeys, checkpoint: str | None = None) -> Policy:
     """Return a policy by size that waits for the table, and for a stream if its checkpoint is given."""
     readers = [{"table": TABLE}, *([] if checkpoint is None else [{"checkpoint": checkpoint}])]
-    rule = {"topics": ".*", "max_size": f"{KEPT_BYTES}", "until_read_by": readers}
-    return Policy.model_validate({"least_time": "0s", "rules": [rule]})
+    rule = {"topics": ".*", "max_size": f"{KEPT_BYTES}", "confirm_small": True, "until_read_by": readers}
+    return Policy.model_validate({"cluster": keys.cluster, "least_time": "0s", "rules": [rule]})
 
 
-def collect(location: str, keys: ClusterKeys, checkpoint: str | None = None) -> RunResult:
-    """Run both phases once."""
-    chosen = policy(checkpoint)
-    with open_store(location) as store:
-        now = store_time(store, keys)
-        retention = PolicyRetention(chosen, [store], keys, now)
-        settings = Settings(_GRACE_MS, NO_FUSE, chosen.as_json())
-        return run_once(store, keys, lambda _: True, retention, settings, now)
+def collect(location: str, keys: ClusterKeys, checkpoint: str | None = None) -> LocationResult:
+    """Run once, with a grace that the test can wait for."""
+    result = LocationResult(location, Report())
+    with open_store(location) as store, result.report.writing(store, keys):
+        now = begin(store, keys, result.report)
+        retention = PolicyRetention(policy(keys, checkpoint), [store], keys, now)
+        work = work_in(store, keys, retention, now, _GRACE_MS, result.report)
+        incarnations = read_topic_incarnations(store, keys, lambda _: True, result.report.skip)
+        run_once(work, incarnations, NO_FUSE, found=result.found)
+    return result
 
 
 def collect_for_ever(location: str, keys: ClusterKeys, checkpoint: str | None, environment: Mapping[str, str]) -> None:
     """Run again and again until the process is killed."""
     os.environ.update(environment)
     while True:
-        found = collect(location, keys, checkpoint)
-        assert not found.damaged
-        assert found.fuse is None
+        assert not collect(location, keys, checkpoint).report.errors
 
 
 class Collector(Background):
@@ -122,8 +124,8 @@ class Collector(Background):
                 assert process.exitcode == -signal.SIGKILL, "the collector failed; its traceback is on stderr"
 
     def _at(self, request: Request) -> None:
-        if request.method not in {"PUT", "DELETE"}:
-            return
+        if request.method not in {"PUT", "DELETE"} or request.path.endswith(SUFFIX):
+            return  # no run reads a report
         with self._lock:
             self._left -= 1
             if self._left > 0 or self.killed == self._kills or self._process is None or self._process.pid is None:
@@ -141,7 +143,7 @@ class WholeReader(Background):
         rows: value by offset, of all reads; a record that changes fails the test.
         reads: number of complete reads.
         repeated: number of reads that failed with the documented error, or at a hole before it was repaired.
-        starts: each first offset.
+        starts: each first offset above all before; it can be lower in between, because a hole shows what was hidden.
     """
 
     def __init__(self, archive: Archive, repairs: "Repairs") -> None:
@@ -155,7 +157,7 @@ class WholeReader(Background):
 
     def run(self) -> None:
         while not self._ending.wait(0.02):
-            before, least = self._start(), self._archive.next_offset()
+            floor, least = floor_of(self._archive), self._archive.next_offset()
             is_broken, generation = self._repairs.is_broken, self._repairs.generation
             if least == 0:
                 continue
@@ -167,24 +169,23 @@ class WholeReader(Background):
                     raise
                 self.repeated += 1
                 continue
-            self._check(found, before, least)
+            self._check(found, floor, least)
             self._check_policy()
 
-    def _check(self, found: list[tuple[int, bytes]], before: int, least: int) -> None:
+    def _check(self, found: list[tuple[int, bytes]], floor: int, least: int) -> None:
         offsets = [offset for offset, _ in found]
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), "a record is missing or twice"
-        assert before <= offsets[0] <= self._start()
+        assert offsets[0] >= floor, "what was released shows again"
         assert offsets[-1] >= least - 1
         for offset, value in found:
             assert self.rows.setdefault(offset, value) == value
-        if not self.starts or self.starts[-1] != offsets[0]:
-            assert not self.starts or self.starts[-1] < offsets[0]
+        if not self.starts or self.starts[-1] < offsets[0]:
             self.starts.append(offsets[0])
         self.reads += 1
 
     def _check_policy(self) -> None:
         """Check that the policy's bytes are still there, and nothing was hidden that the table needs."""
-        start, keys, generation = self._start(), self._archive.partition_keys(), self._repairs.generation
+        start, keys, generation = start_of(self._archive), self._archive.partition_keys(), self._repairs.generation
         if start == 0 or self._repairs.is_broken:
             return
         claims = read_claims(self._store, self._archive.keys, TABLE)
@@ -195,10 +196,7 @@ class WholeReader(Background):
             parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))
             if parsed is not None and parsed[1] == LOG_SUFFIX and parsed[0].base >= start:
                 size += info.size
-        assert size >= KEPT_BYTES or self._start() > start or generation != self._repairs.generation
-
-    def _start(self) -> int:
-        return start_of(self._archive)
+        assert size >= KEPT_BYTES or start_of(self._archive) != start or generation != self._repairs.generation
 
 
 class TableRuns(Background):
@@ -241,7 +239,7 @@ class Repairs(Background):
         super().__init__()
         self.generation = 0
         self.statuses: Counter[str] = Counter()
-        self._archive, self._agents, self._policy = archive, agents, policy(checkpoint)
+        self._archive, self._agents, self._policy = archive, agents, policy(archive.keys, checkpoint)
         self._command = [PROGRAM, "repair", archive.topic, "--depth", "listing", "--wait", "20s", "--json"]
         self._command += ["--url", archive.location, "--cluster", archive.keys.cluster]
 
@@ -280,11 +278,11 @@ class Repairs(Background):
         return self._archive.partition_keys().segment(SegmentName(base))
 
     def _is_whole(self, base: int) -> bool:
-        """Return whether the segment is stored again, or retention has hidden it."""
+        """Return whether the segment is stored again, or retention has released it: what is hidden can show again."""
         try:
             self._archive.store.head(self._key(base))
         except ObjectNotFound:
-            return start_of(self._archive) > base
+            return floor_of(self._archive) > base
         return True
 
     def _repair(self) -> None:
@@ -365,12 +363,21 @@ class SparkStream:
 
 
 def start_of(archive: Archive) -> int:
-    """Return `log.start`; 0 before an agent wrote it."""
+    """Return the start in `log.start`; 0 before an agent wrote it."""
+    return _log_start(archive).offset
+
+
+def floor_of(archive: Archive) -> int:
+    """Return the floor in `log.start`; 0 before a run wrote it."""
+    return _log_start(archive).floor or 0
+
+
+def _log_start(archive: Archive) -> LogStart:
     key = archive.partition_keys().log_start
     try:
-        return decode_log_start(archive.store.get(key)[0], key).offset
+        return decode_log_start(archive.store.get(key)[0], key)
     except ObjectNotFound:
-        return 0
+        return LogStart(0)
 
 
 def read_all(archive: Archive) -> list[tuple[int, bytes]]:
@@ -392,11 +399,11 @@ def below_start(archive: Archive) -> dict[str, float]:
 
 
 def wait_out_grace(archive: Archive, seconds: float, checkpoint: str | None) -> None:
-    """Run without kills until no plan waits and `log.start` stays."""
+    """Run without kills until nothing is due, hidden, or left below `log.start`."""
 
     def is_over() -> bool:
-        before = start_of(archive)
-        found = collect(archive.location, archive.keys, checkpoint)
-        return found.planned is not None and found.planned.plan is None and start_of(archive) == before
+        found = collect(archive.location, archive.keys, checkpoint).found
+        logs = [key for key in below_start(archive) if key.endswith(LOG_SUFFIX)]
+        return not (found.candidates or found.going or logs or floor_of(archive) < start_of(archive))
 
-    wait_for(is_over, "the last plan to end", seconds)
+    wait_for(is_over, "everything that is due to be deleted", seconds)

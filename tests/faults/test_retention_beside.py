@@ -66,7 +66,7 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_
             repairs = Repairs(archive, list(agents.values()), checkpoint)
             reader = WholeReader(archive, repairs)
             collector = Collector(archive, proxy, 3 * kills, 100 if streamed else 25, checkpoint)
-            with reader, table, repairs, collector:
+            with reader, table, collector, repairs:  # a segment that is hidden counts once it is released
 
                 def done(share: float) -> bool:
                     for each in (load, reader, table, repairs, collector):

@@ -18,7 +18,7 @@ from awscrt.checksums import crc32c
 
 from tests.fuzz import retention
 from tests.fuzz.mutate import NUMERALS, TEXTS, json_text, mutate_bytes
-from tests.fuzz.target import Mismatch, Target, split_input
+from tests.fuzz.target import Mismatch, Target
 from tests.stored_objects import FIRST_LINE, OBJECTS
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
 from ts_common.archive.gap_records import parse_gap_name
@@ -86,6 +86,7 @@ _PLAIN: Mapping[str, bytes] = {
     "partition-metadata": b"version: 0\ntopic_id: 5fWnyHqTQDqQDqQDqQDqQA\n",
     "properties": b"ts.segment.uploader.kafka.topics.include=a.*\nts.segment.uploader.upload.thread.count=3\n",
 }
+_WITH_FIRST_LINE = {"commit", "log-start", "log-start of retention", *retention.WITH_FIRST_LINE}
 
 
 class Parsers(Target):
@@ -94,7 +95,7 @@ class Parsers(Target):
     def open(self) -> None:
         """A directory for what is read from files."""
         self._directory = Path(mkdtemp(prefix="fuzz-parsers-"))
-        self._retention = retention.Retention(self._directory / "store", _sane, _same)
+        self._retention = retention.Retention(self._directory / "store", _sane)
 
     def draw(self, chance: random.Random) -> bytes:
         """Something that is nearly what the parser reads."""
@@ -111,13 +112,14 @@ class Parsers(Target):
                 data = mutate_bytes(chance, data)
         else:
             data = json_text(chance, _JSON[name])
-            if name in {"commit", "log-start"}:
+            if name in _WITH_FIRST_LINE:
                 data = (FIRST_LINE if chance.random() < 0.9 else mutate_bytes(chance, FIRST_LINE)) + data
         return name.encode() + b"\n" + data
 
     def run(self, data: bytes) -> None:
         """Read it."""
-        (name, *_), rest = split_input(data)
+        line, _, rest = data.partition(b"\n")
+        name = line.decode("latin-1")
         try:
             if name in retention.JSON:
                 self._retention.run(name, rest)
@@ -126,7 +128,7 @@ class Parsers(Target):
                 path.write_bytes(rest)
                 _FILES[name](path)
             else:
-                PARSERS.get(name, _commit)(rest)
+                PARSERS.get(name, _commit)(rest)  # a mutated name is of none
         except TieredStorageError as error:
             str(error).encode()
 
@@ -228,6 +230,7 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     **{name: _object(decode) for name, (_, decode) in OBJECTS.items()},
     "commit": _commit,
     "log-start": _log_start,
+    "log-start of retention": _log_start,
     "cache object": _cache_object,
     "metadata": _metadata,
     "names": _names,

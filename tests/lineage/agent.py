@@ -8,6 +8,7 @@ name and its comparison are one step.
 from typing import NamedTuple
 
 from tests.lineage.clauses import Clause, Habit, Property, Violation
+from tests.lineage.collector import FRESH
 from tests.lineage.kafka import Epochs, Log, Moment, shared_end
 from tests.lineage.state import (
     Agent,
@@ -22,6 +23,7 @@ from tests.lineage.state import (
     epoch_at,
     lineage_epoch,
     listed,
+    lives,
 )
 
 BEGIN = Agent()
@@ -60,6 +62,8 @@ class Rules(NamedTuple):
                 return self._rebuild(epoch, agent, store)
             case Do.READ_LOG_START:
                 return self._read_log_start(epoch, agent, store)
+            case Do.RESTORE:
+                return self._restore(agent, store)
             case Do.GO_BACK | Do.COMMIT:
                 return self._commit(agent, store)
             case Do.WRITE_LOG_START:
@@ -88,7 +92,30 @@ class Rules(NamedTuple):
             if (store.log_start.lineage, agent.commit.lineage) == (None, None) and follows.do != Do.GO_BACK:
                 return Step("list: log.start has no second line", store, follows)
         agent = agent._replace(log_start=store.log_start)
-        return Step(f"GET log.start: {store.log_start or 'absent'}", store, self._follow(epoch, agent))
+        if store.log_start is None:
+            assert agent.commit is not None
+            lost = agent._replace(do=Do.RESTORE, log_start=self._restored(agent.commit, store))
+            return Step(f"GET log.start: absent; list, GET the copy: {store.copy or 'absent'}", store, lost)
+        return Step(f"GET log.start: {store.log_start}", store, self._follow(epoch, agent))
+
+    def _restored(self, commit: Commit, store: Store) -> LogStart:
+        """A lost `log.start`: by its copy; without one, where the stored run begins."""
+        copy = store.copy
+        if copy is not None and Clause.COPY in self.clauses:
+            offset = min(copy.offset, commit.next)
+            if lineage_epoch(copy.lineage) < lineage_epoch(commit.lineage):
+                assert commit.lineage is not None
+                offset = min(copy.offset, commit.lineage.offset)
+            floor = None if copy.floor is None else min(copy.floor, offset)
+            return LogStart(offset, commit.lineage, floor, 0, FRESH)
+        living = (offset for offset in range(commit.next) if lives(store.segments, commit.epochs, offset))
+        return LogStart(next(living, commit.next), commit.lineage)
+
+    def _restore(self, agent: Agent, store: Store) -> Step:
+        if store.log_start is not None or agent.log_start is None:
+            return Step("PUT log.start: refused", store, self._again(agent))
+        put = store._replace(log_start=agent.log_start, is_old=False)
+        return Step(f"PUT log.start: {agent.log_start} (was lost)", put, self._again(agent))
 
     def _steps_back(self, epoch: int, log_start: LogStart | None) -> bool:
         later = log_start is not None and lineage_epoch(log_start.lineage) > epoch
@@ -149,10 +176,14 @@ class Rules(NamedTuple):
         if store.log_start is None:
             number = min((segment.base for segment in store.segments), default=log.start)
             put = LogStart(number, None)
+            if store.copy is not None and store.segments and Clause.COPY in self.clauses:
+                number = store.copy.offset
+                put = LogStart(number, store.copy.lineage, store.copy.floor, 0, FRESH)
             # Without a commit another agent may have shipped meanwhile, and its commit be lost: that one is rebuilt.
             do = Do.REBUILD if agent.replaces is None else Do.TAKE_OVER
             over = agent._replace(do=do, log_start=put)
-            return Step(f"PUT log.start: {put} (was absent)", store._replace(log_start=put, reclaimed=number), over)
+            written = store._replace(log_start=put, is_old=False, reclaimed=number)
+            return Step(f"PUT log.start: {put} (was absent)", written, over)
         if self._steps_back(epoch, store.log_start):
             return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
         found = agent._replace(do=Do.REBUILD, log_start=store.log_start)
@@ -196,7 +227,7 @@ class Rules(NamedTuple):
         if store.log_start != log_start:
             return Step("PUT log.start: refused", store, self._again(agent))
         lowered = LogStart(log.start, log_start.lineage)
-        down = store._replace(log_start=lowered, reclaimed=min(store.reclaimed, log.start))
+        down = store._replace(log_start=lowered, is_old=False, reclaimed=min(store.reclaimed, log.start))
         return Step(f"PUT log.start: {lowered} (down, nothing is archived)", down, agent._replace(log_start=lowered))
 
     # ---------------------------------------------------------------- writing
@@ -244,14 +275,23 @@ class Rules(NamedTuple):
         commit, read = agent.commit, agent.log_start
         assert commit is not None
         held = max(commit.lineage.offset, self.history[agent.seen].log.start) if commit.lineage else commit.next
-        return LogStart(min(read.offset, held) if read else held, commit.lineage)
+        if read is None:
+            return LogStart(held, commit.lineage)
+        start, floor = min(read.offset, held), read.floor
+        if Clause.AGENT_CARRIES_FLOOR not in self.clauses:
+            floor = 0
+        if floor is None or Habit.DROPS_FLOOR in self.habits:
+            return LogStart(start, commit.lineage)
+        if Clause.AGENT_LOWERS_FLOOR in self.clauses:
+            floor = min(floor, start)
+        return LogStart(start, commit.lineage, floor, read.since, FRESH)
 
     def _write_log_start(self, agent: Agent, store: Store) -> Step:
         """Protocol rule 5: on the ETag that was read."""
         if store.log_start != agent.log_start:
             return Step("PUT log.start: refused", store, self._again(agent))
         written = self._log_start(agent)
-        moved = store._replace(log_start=written)
+        moved = store._replace(log_start=written, is_old=False)
         return Step(f"PUT log.start: {written}", moved, agent._replace(do=Do.SHIP, log_start=written))
 
     def _ship(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:

@@ -16,7 +16,7 @@ class Described(StrEnum):
 
 
 class Clause(Described):
-    """A clause of protocol rules 5 and 6, reading rule 1 or remote retention; each member's docstring cites it.
+    """A clause of protocol rules 5 and 6, reading rule 1 or retention; each member's docstring cites it.
 
     `C1` to `C10` are the counterexamples. Without its clause each occurs again: `python -m tests.lineage --without
     CLAUSE`.
@@ -26,21 +26,20 @@ class Clause(Described):
         "hinext",
         """Protocol rule 5: the third element of a lineage is not below the next offset of the commit that it replaces.
         Without it, C1 (S3): an agent goes back before a collector's PUT of `log.start` succeeds, so the third element
-        is too low. A later leader takes a plain name for done that a plan of the old lineage names, and the plan
-        deletes it.""",
+        is too low. A later leader counts a plain name as done that a deletion of the old lineage has listed, and that
+        deletion removes it.""",
     )
     PLAN_EPOCH = (
         "planepoch",
-        """Remote retention: a plan names no object whose variant name or whose batches bear an epoch above the
-        commit's.
-        Without it, C2 (S3): a plan names a variant that the next leader shipped and did not commit yet. That leader
-        goes back, finds the name taken, commits it, and the plan deletes it.""",
+        """Retention rule 3: nothing is deleted whose variant name or whose batches bear an epoch above the commit's.
+        Without it, C2 (S3): a listing has a variant that the next leader shipped and did not commit yet. That leader
+        goes back, finds the name taken, commits it, and the collector deletes it.""",
     )
     VARIANT_BY_LEADER = (
         "vleader",
         """Protocol rule 6: the epoch in a variant's name is the leader epoch of its agent, never that of a batch.
-        Without it, C3 (S3): a dead line's variant is in a plan. The broker of that line leads again, ships equal
-        bytes under the equal name, counts that as done, and the plan deletes it.""",
+        Without it, C3 (S3): a dead line's variant is in a collector's listing. The broker of that line leads again,
+        ships equal bytes under the equal name, counts that as done, and the collector deletes it.""",
     )
     REBUILT_GOES_BACK = (
         "rebuildnew",
@@ -81,6 +80,76 @@ class Clause(Described):
         Without it, C10 (S1): two lineages of one epoch. A reader that holds a commit of the first takes the second
         for an older one, begins at D, and finds a hole.""",
     )
+    FLOOR_UNKNOWN = (
+        "unknown",
+        """Retention rule 2: an absent floor is unknown, never S.
+        Without it (R3): what an older release hid could never be shown again.""",
+    )
+    COPY_FLOOR = (
+        "copyfloor",
+        """Retention rule 2: the floor that counts is at most that of the copy, or what the stored run shows.
+        Without it (R2): with an agent's rights, a forged floor makes the collector delete inside the grace.""",
+    )
+    LEFTOVERS_WAIT = (
+        "leftovers",
+        """Retention rule 3: what a killed run left goes once `log.start` and the copy are a grace old.
+        Without it (R2): a lost or forged `log.start` hides records, and the next run takes them for left behind.""",
+    )
+    STORE_TIME = (
+        "time",
+        """Retention rule 2: the grace counts from the store's time of the copy.
+        Without it (R2): what a run hid is deleted under its readers.""",
+    )
+    SAME_WRITE = (
+        "samewrite",
+        """Retention rule 2: the copy's time counts if it has the S and `since` of `log.start`; else the grace begins.
+        Without it (R2): an old copy ends the grace of a `log.start` that an agent wrote since.""",
+    )
+    LOG_START_FIRST = (
+        "hide",
+        """Retention rule 1: a run that hides writes `log.start` first, then its copy.
+        Without it (R2): the copy of a write that failed is a grace old when `log.start` gets that number.""",
+    )
+    COPY = (
+        "copy",
+        """Retention rule 1: a copy of `log.start` is kept where agents may not write.
+        Without it: a lost `log.start` is restored below what a deletion in progress removes.""",
+    )
+    COPY_BEFORE_FLOOR = (
+        "copyfirst",
+        """Retention rule 1: the copy gets the new floor before `log.start` does.
+        Without it: a lost `log.start` is restored by a copy that does not know of the deletion.""",
+    )
+    COPY_BEFORE_SHOW = (
+        "show",
+        """Retention rule 1: before S falls, the copy loses its `since`.
+        Without it (R2): after a hold, the copy of the former hiding counts for the next one.""",
+    )
+    AGENT_LOWERS_FLOOR = (
+        "lowers",
+        """Protocol rule 5: an agent that begins a lineage writes min(F, S') as the floor.
+        Without it (R1): the floor lies above the start.""",
+    )
+    AGENT_CARRIES_FLOOR = (
+        "carries",
+        """Protocol rule 5: an agent that begins a lineage never invents a floor.
+        Without it (R3): a floor of 0 promises what was deleted.""",
+    )
+    LIST_FIRST = (
+        "listfirst",
+        """Retention rule 3: the listing is older than what the run reads.
+        Without it (S1, S3): a later lineage's variants are deleted.""",
+    )
+    SHOW_ON_ETAG = (
+        "showetag",
+        """Retention rule 1: S falls on the ETag that was read.
+        Without it: a late show undoes a deletion's floor, and readers find holes.""",
+    )
+    FLOOR_ON_ETAG = (
+        "flooretag",
+        """Retention rule 1: F rises on the ETag that was read, or nothing is deleted.
+        Without it: a hold showed the records meanwhile.""",
+    )
 
 
 ALL = frozenset(Clause)
@@ -95,6 +164,7 @@ class Habit(StrEnum):
     SKIPS_LOG_START = (
         "a leader that lost nothing does not read the number in log.start where neither it nor the commit has a lineage"
     )
+    DROPS_FLOOR = "an agent of an earlier release writes log.start without a floor"
     PERSISTS = "an agent that was refused begins again also where it no longer leads, with what it saw on disk"
 
 
@@ -106,6 +176,9 @@ class Property(StrEnum):
     S3 = "once the leader has settled, each offset of the view has a living copy or a gap record"
     S4 = "the leader alone, started again, commits all its closed segments and brings log.start to the commit's lineage"
     S5 = "the lineage of log.start never falls"
+    R1 = "the floor is not above the start"
+    R2 = "no living record is deleted that readers did not lose sight of for a grace"
+    R3 = "what is hidden at the floor or above it is stored, and a hold shows what is stored and no floor is above"
     D1 = "an agent that ends, and reports no loss, leaves each committed offset stored or in a gap record"
     D2 = "if a directory stays, its agent gets each record below the high watermark that it counts into the archive"
     D3 = "no record of a deleted topic is shipped that was not committed"

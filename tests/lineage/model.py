@@ -5,19 +5,33 @@ from functools import cache
 
 from tests.lineage.agent import BEGIN, STEPPED_BACK, Rules, Step
 from tests.lineage.clauses import ALL, Clause, Habit, Property, Violation
-from tests.lineage.others import Collected, Looked, collector_steps, lost, overwritten, reader_step, shipped_by_java
+from tests.lineage.collector import Collected, Collecting, ended
+from tests.lineage.others import (
+    Looked,
+    begins_at,
+    forged,
+    lost,
+    overwritten,
+    reader_step,
+    repaired,
+    shipped_by_java,
+    start_lost,
+)
 from tests.lineage.scenarios import Scenario
 from tests.lineage.state import (
     Agent,
     Collect,
     Collector,
     Commit,
+    Do,
+    LogStart,
     Read,
     Reader,
     State,
     Store,
     first_hole,
     lineage_epoch,
+    lives,
 )
 
 _SETTLES_WITHIN = 60
@@ -39,21 +53,37 @@ class Model:
     ) -> None:
         self.scenario, self.clauses, self.tolerated = scenario, clauses, tolerated
         self.rules = Rules(scenario.history, clauses, habits)
+        self.collecting = Collecting(clauses)
         self.settled: set[tuple[int, Store]] = set()
         self._agent_step = cache(self._uncached_agent_step)
         self._collected = cache(self._uncached_collected)
         self._looked = cache(self._uncached_looked)
 
     def start(self) -> State:
-        """Nothing is archived, or a Java uploader has shipped all that the first leader closed."""
+        """Nothing is archived; or a Java uploader, or the first leader's agent, shipped all that leader closed."""
         scenario = self.scenario
-        return State(
-            moment=0,
-            store=shipped_by_java(scenario.history[0].log) if scenario.java_first else Store(),
-            agents=(STEPPED_BACK if scenario.java_first else BEGIN, *(BEGIN,) * (scenario.history[-1].epoch - 1)),
-            collector=Collector(Collect.READ_LOG_START, scenario.plans),
-            reader=Reader(Read.COMMIT, 1) if scenario.reader else None,
-            faults=scenario.faults,
+        first, agent = scenario.history[0], BEGIN
+        store = Store()
+        if scenario.java_first:
+            store, agent = shipped_by_java(first.log), STEPPED_BACK
+        elif scenario.shipped:
+            _, store, agent = self._settle(0, store)
+            assert store.log_start is not None
+            released = max(scenario.begins, scenario.copy.offset if scenario.copy else 0)
+            begun = store.log_start._replace(offset=scenario.begins)
+            store = store._replace(log_start=begun, copy=scenario.copy, reclaimed=released)
+            agent = agent._replace(log_start=store.log_start)
+        store = store._replace(hidden=(0,) * max(moment.log.end for moment in scenario.history))
+        return _numbered(
+            State(
+                moment=0,
+                store=_seen(store),
+                agents=(agent, *(BEGIN,) * (scenario.history[-1].epoch - 1)),
+                collectors=tuple(Collector(Collect.LIST, runs) for runs in scenario.runs),
+                held=False,
+                reader=Reader(Read.COMMIT, 1) if scenario.reader else None,
+                faults=scenario.faults,
+            )
         )
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
@@ -66,44 +96,67 @@ class Model:
             before, now = state.store.log_start, after.store.log_start
             if before and now and lineage_epoch(now.lineage) < lineage_epoch(before.lineage):
                 raise Violation(Property.S5, f"{label}, was {before}")
-            yield label, after
+            yield label, _numbered(after._replace(store=_seen(after.store)))
 
     def _following(self, state: State) -> Iterator[tuple[str, State]]:
-        moment, store, agents, collector, reader, faults = state
+        moment, store, agents, collectors, held, reader, faults = state
         if moment + 1 < len(self.scenario.history):
-            yield f"Kafka: {self.scenario.stages[moment + 1]}", State(moment + 1, *state[1:])
+            yield f"Kafka: {self.scenario.stages[moment + 1]}", state._replace(moment=moment + 1)
         for number in range(self.scenario.history[moment].epoch):
             agent, before, behind = agents[number], agents[:number], agents[number + 1 :]
             step = self._agent_step(number + 1, moment, agent, store)
             if step is not None:
-                yield step.label, State(moment, step.store, (*before, step.agent, *behind), collector, reader, faults)
+                yield step.label, state._replace(store=step.store, agents=(*before, step.agent, *behind))
+            begun = state._replace(agents=(*before, BEGIN, *behind))
             if faults.kills and agent not in {BEGIN, STEPPED_BACK}:
-                left = faults._replace(kills=faults.kills - 1)
-                yield (
-                    f"agent {number + 1} is killed",
-                    State(moment, store, (*before, BEGIN, *behind), collector, reader, left),
-                )
-        # The readers' grace: deletions do not begin while a reader reads. Those begun before may be late.
-        if not (collector.do == Collect.WAIT and reader is not None and reader.do != Read.COMMIT):
-            for collected in self._collected(collector, store):
-                yield collected.label, State(moment, collected.store, agents, collected.collector, reader, faults)
+                yield f"agent {number + 1} is killed", _less(begun, "kills")
+            if step is None and store.log_start is None and agent.do == Do.SHIP:
+                yield f"agent {number + 1} begins again", begun
+        for number, collector in enumerate(collectors):
+            others = collectors[:number], collectors[number + 1 :]
+            steps = self._collected(collector, store, held)
+            for collected in steps:
+                now = *others[0], collected.collector, *others[1]
+                yield f"collector {number}: {collected.label}", state._replace(store=collected.store, collectors=now)
+            if faults.ends and collector.do not in {Collect.LIST, Collect.READ_LOG_START}:
+                now = *others[0], ended(collector), *others[1]
+                yield f"collector {number} is killed", _less(state._replace(collectors=now), "ends")
         looked = self._looked(reader, store) if reader is not None else None
         if looked is not None:
-            yield looked.label, State(moment, store, agents, collector, looked.reader, faults)
-        if faults.losses:
-            for label, after in lost(store):
-                yield label, State(moment, after, agents, collector, reader, faults._replace(losses=faults.losses - 1))
-        if faults.java:
-            for label, after in overwritten(store):
-                yield label, State(moment, after, agents, collector, reader, faults._replace(java=faults.java - 1))
+            yield looked.label, state._replace(reader=looked.reader)
+        # A grace is longer than any query. What a run decided before it can be late.
+        is_idle = reader is None or reader.do == Read.COMMIT
+        older = store._replace(
+            is_old=store.log_start is not None,
+            is_copy_old=store.copy is not None,
+            hidden=tuple(2 if each else 0 for each in store.hidden),
+        )
+        if is_idle and older != store:
+            yield "a grace passes", state._replace(store=older)
+        yield from self._faults(state)
+
+    def _faults(self, state: State) -> Iterator[tuple[str, State]]:
+        store, faults = state.store, state.faults
+        if faults.holds:
+            yield f"a hold {'ends' if state.held else 'begins'}", _less(state._replace(held=not state.held), "holds")
+        log = self.scenario.history[0].log
+        happen = (
+            ("losses", lost(store) if faults.losses else ()),
+            ("java", overwritten(store) if faults.java else ()),
+            ("starts", start_lost(store) if faults.starts else ()),
+            ("forged", forged(store) if faults.forged else ()),
+            ("repairs", repaired(store, log) if faults.repairs else ()),
+        )
+        for name, found in happen:
+            for label, after in found:
+                yield label, _less(state._replace(store=after), name)
 
     def _uncached_agent_step(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
         step = self.rules.step(epoch, moment, agent, store)
         return step and step._replace(label=f"agent {epoch}: {step.label}")
 
-    def _uncached_collected(self, collector: Collector, store: Store) -> tuple[Collected, ...]:
-        steps = collector_steps(collector, store, self.scenario.passes, self.clauses)
-        return tuple(step._replace(label=f"collector: {step.label}") for step in steps)
+    def _uncached_collected(self, collector: Collector, store: Store, held: bool) -> tuple[Collected, ...]:
+        return tuple(self.collecting.steps(collector, store, held=held))
 
     def _uncached_looked(self, reader: Reader, store: Store) -> Looked | None:
         looked = reader_step(reader, store, self.clauses)
@@ -117,17 +170,35 @@ class Model:
         """
         key = state.moment, state.store
         if key not in self.settled:
-            self._check_settled(*self._settle(*key))
+            self._check_floor(state.store)
+            self._check_settled(*self._settle(*key)[:2])
             self.settled.add(key)
 
-    def _settle(self, moment: int, store: Store) -> tuple[int, Store]:
+    def _check_floor(self, store: Store) -> None:
+        """Check R1, and R3 below the start."""
+        log_start, commit = store.log_start, store.commit
+        if log_start is None or log_start.floor is None:
+            return
+        if log_start.floor > log_start.offset:
+            raise Violation(Property.R1, f"log.start {log_start}")
+        if isinstance(commit, Commit) and commit.lineage == log_start.lineage:
+            end = min(log_start.offset, commit.lineage.offset if commit.lineage else commit.next)
+            gone = [
+                offset
+                for offset in range(log_start.floor, end)
+                if offset not in store.gaps and not lives(store.segments, commit.epochs, offset)
+            ]
+            if gone:
+                raise Violation(Property.R3, f"log.start {log_start}, but {gone} are not stored")
+
+    def _settle(self, moment: int, store: Store) -> tuple[int, Store, Agent]:
         agent, label = BEGIN, ""
         for _ in range(_SETTLES_WITHIN):
             step = self._agent_step(self.scenario.history[moment].epoch, moment, agent, store)
             if step is None:
                 if agent == STEPPED_BACK:
                     raise Violation(Property.S4, f"the leader stepped back for good: {label}")
-                return moment, store
+                return moment, store, agent
             label, store, agent = step
         raise Violation(Property.S4, f"the leader alone never settles: {label}")
 
@@ -148,3 +219,48 @@ class Model:
         hole = first_hole(store, commit.epochs, log_start.offset, commit.next)
         if hole is not None:
             raise Violation(Property.S3, f"the view [{log_start.offset}, {commit.next}) has a hole at {hole}: {commit}")
+
+
+def _less(state: State, fault: str) -> State:
+    """Return a state where a fault may happen once less."""
+    left = getattr(state.faults, fault) - 1
+    return state._replace(faults=state.faults._replace(**{fault: left}))
+
+
+def _seen(store: Store) -> Store:
+    """Return a store with what its readers see now: nothing without a commit, or while they fail.
+
+    A lost `log.start` changes nothing here: readers then use the lowest stored base, which docs/faults.md names.
+    """
+    if store.commit is not None and store.log_start is None:
+        return store
+    begins, commit = begins_at(store), store.commit
+    shown = range(begins, commit.next) if begins is not None and isinstance(commit, Commit) else range(0)
+    hidden = tuple(0 if at in shown else max(1, each) for at, each in enumerate(store.hidden))
+    return store if hidden == store.hidden else store._replace(hidden=hidden)
+
+
+def _numbered(state: State) -> State:
+    """Return a state whose writes are numbered in one order, so that equal states are equal."""
+    numbers = {0: 0}
+
+    def of(content: LogStart | None) -> LogStart | None:
+        if content is None or not (content.since or content.written):
+            return content
+        since, written = (numbers.setdefault(each, len(numbers)) for each in (content.since, content.written))
+        return content._replace(since=since, written=written)
+
+    store = state.store
+    store = store._replace(log_start=of(store.log_start), copy=of(store.copy))
+    agents = tuple(agent._replace(log_start=of(agent.log_start)) for agent in state.agents)
+    collectors = tuple(
+        each._replace(
+            log_start=of(each.log_start),
+            copy=of(each.copy),
+            first=of(each.first),
+            next=of(each.next),
+            last=of(each.last),
+        )
+        for each in state.collectors
+    )
+    return state._replace(store=store, agents=agents, collectors=collectors)

@@ -1,13 +1,12 @@
-"""The others that read and write: the collector (remote retention), a reader, a Java uploader, and loss."""
+"""The others that read and write: a reader, a Java uploader, an intruder with an agent's rights, and loss."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.lineage.clauses import Clause, Property, Violation
+from tests.lineage.collector import FRESH
 from tests.lineage.kafka import Log
 from tests.lineage.state import (
-    Collect,
-    Collector,
     Commit,
     JavaCommit,
     LogStart,
@@ -19,82 +18,6 @@ from tests.lineage.state import (
     lineage_epoch,
     lives,
 )
-
-
-class Collected(NamedTuple):
-    """What the collector did, what the store holds then, and what the collector does next."""
-
-    label: str
-    store: Store
-    collector: Collector
-
-
-def collector_steps(collector: Collector, store: Store, passes: int, clauses: frozenset[Clause]) -> Iterator[Collected]:
-    """What the collector can do next.
-
-    Args:
-        passes: how many times it works on one plan.
-        clauses: that hold.
-    """
-    idle = Collector(Collect.READ_LOG_START, collector.runs - 1)
-    match collector.do:
-        case Collect.READ_LOG_START:
-            if collector.runs and store.log_start is not None:
-                read = collector._replace(do=Collect.READ_COMMIT, log_start=store.log_start)
-                yield Collected(f"GET log.start: {store.log_start}", store, read)
-        case Collect.READ_COMMIT:
-            assert collector.log_start is not None
-            commit = store.commit
-            if not isinstance(commit, Commit) or commit.lineage != collector.log_start.lineage:
-                yield Collected("GET offset.wm: not of this lineage, ends", store, idle)
-                return
-            for target in range(collector.log_start.offset + 1, commit.next + 1):
-                if target == commit.next or lives(store.segments, commit.epochs, target):
-                    read = collector._replace(do=Collect.MOVE, commit=commit, target=target)
-                    yield Collected(f"GET offset.wm: {commit}; policy: up to {target}", store, read)
-        case Collect.MOVE:
-            yield _moved(collector, store, idle)
-        case Collect.PLAN:
-            plan = frozenset(segment for segment in store.segments if _goes(segment, collector, clauses))
-            waiting = collector._replace(do=Collect.WAIT, commit=None, plan=plan, passes=passes)
-            names = ", ".join(sorted(map(str, plan))) or "nothing"
-            yield Collected(f"list; plan of {collector.log_start}: {names}", store, waiting)
-        case Collect.WAIT:
-            planned, now = collector.log_start, store.log_start
-            assert planned is not None
-            if now is None or now.lineage != planned.lineage or now.offset < planned.offset:
-                yield Collected(f"GET log.start: {now}, the plan is void", store, idle)
-            else:
-                yield Collected(f"GET log.start: {now}, the plan holds", store, collector._replace(do=Collect.DELETE))
-        case Collect.DELETE:
-            for segment in sorted(collector.plan & store.segments, key=str)[:1]:
-                yield Collected(f"DELETE {segment}", store._replace(segments=store.segments - {segment}), collector)
-            again = collector._replace(do=Collect.WAIT, passes=collector.passes - 1)
-            yield Collected("ends, or is killed", store, again if again.passes else idle)
-
-
-def _moved(collector: Collector, store: Store, idle: Collector) -> Collected:
-    """`log.start` up, on the ETag read first."""
-    read, target = collector.log_start, collector.target
-    assert read is not None
-    if store.log_start != read:
-        return Collected("PUT log.start: refused", store, idle)
-    moved = LogStart(target, read.lineage)
-    rightly = target
-    if isinstance(store.commit, Commit) and store.commit.lineage not in {None, read.lineage}:
-        rightly = min(target, store.commit.lineage.offset)  # the line that the policy was computed for ended there
-    written = store._replace(log_start=moved, reclaimed=max(store.reclaimed, rightly))
-    return Collected(f"PUT log.start: {moved}", written, collector._replace(do=Collect.PLAN, log_start=moved, target=0))
-
-
-def _goes(segment: Segment, collector: Collector, clauses: frozenset[Clause]) -> bool:
-    """Whether a plan names an object; the segment of the last committed batch stays."""
-    assert collector.log_start is not None
-    assert collector.commit is not None
-    commit = collector.commit
-    below = segment.end <= collector.log_start.offset and segment.end < commit.next
-    later = segment.epoch > commit.epoch
-    return below and not (later and Clause.PLAN_EPOCH in clauses)
 
 
 class Looked(NamedTuple):
@@ -138,7 +61,7 @@ def reader_step(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Loo
 
 def _view(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Looked:
     log_start = store.log_start
-    number, lineage = log_start or (0, None)
+    number, lineage = (log_start.offset, log_start.lineage) if log_start else (0, None)
     own = reader.commit.lineage if isinstance(reader.commit, Commit) else None
     if own == lineage:
         return Looked(f"GET log.start: {log_start}", reader._replace(do=Read.LIST, begins=number))
@@ -157,6 +80,44 @@ def shipped_by_java(log: Log) -> Store:
     closed = list(log.closed())
     segments = (Segment(base, None, log.records[base - log.start : end - log.start]) for base, end in closed)
     return Store(commit=JavaCommit(closed[-1][0]), segments=frozenset(segments))
+
+
+def begins_at(store: Store) -> int | None:
+    """Where readers begin (reading rule 1); None where they fail, or have no `log.start`."""
+    commit, log_start = store.commit, store.log_start
+    if not isinstance(commit, Commit) or log_start is None:
+        return None
+    if log_start.lineage == commit.lineage:
+        return log_start.offset
+    if lineage_epoch(log_start.lineage) >= lineage_epoch(commit.lineage):
+        return None
+    assert commit.lineage is not None
+    return min(log_start.offset, commit.lineage.offset)
+
+
+def forged(store: Store) -> Iterator[tuple[str, Store]]:
+    """A `log.start` by an agent's identity: it hides more, claims that all was deleted, and has read the copy."""
+    log_start, commit = store.log_start, store.commit
+    if log_start is None or not isinstance(commit, Commit):
+        return
+    since = store.copy.since if store.copy else 0
+    for offset in range(log_start.offset, commit.next):
+        put = LogStart(offset, log_start.lineage, offset, since, FRESH)
+        yield f"forged log.start: {put}", store._replace(log_start=put, is_old=False, reclaimed=offset)
+
+
+def repaired(store: Store, log: Log) -> Iterator[tuple[str, Store]]:
+    """A repairer that is late puts a segment again that retention deleted."""
+    for base, end in log.closed():
+        segment = Segment(base, None, log.records[base - log.start : end - log.start])
+        if not any(each.base == base for each in store.segments):
+            yield f"repair PUTs {segment}", store._replace(segments=store.segments | {segment})
+
+
+def start_lost(store: Store) -> Iterator[tuple[str, Store]]:
+    """`log.start` is lost."""
+    if store.log_start is not None:
+        yield "log.start is LOST", store._replace(log_start=None, is_old=False)
 
 
 def lost(store: Store) -> Iterator[tuple[str, Store]]:

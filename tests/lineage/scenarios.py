@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tests.lineage.kafka import Moment, history
-from tests.lineage.state import Faults
+from tests.lineage.state import Faults, LogStart
 
 _NONE = Faults()
 
@@ -21,19 +21,23 @@ class Scenario:
         script: of Kafka.
         rolls: records per segment of each broker while it follows.
         reader: whether a query runs.
-        plans: how many plans the collector makes.
-        passes: how many times it works on one.
+        runs: of each collector.
         faults: that may happen, at any point.
         java_first: a Java uploader shipped what the first leader closed, in place of its agent.
+        shipped: whether the first leader's agent has shipped all.
+        begins: where `log.start` is then.
+        copy: of `log.start`, then.
     """
 
     script: str
     rolls: tuple[int, int] = (1, 1)
     reader: bool = True
-    plans: int = 1
-    passes: int = 2
+    runs: tuple[int, ...] = (2,)
     faults: Faults = _NONE
     java_first: bool = False
+    shipped: bool = False
+    begins: int = 0
+    copy: LogStart | None = None
 
     @cached_property
     def history(self) -> tuple[Moment, ...]:
@@ -46,8 +50,8 @@ class Scenario:
         return tuple(stage.strip() for stage in self.script.split("|"))
 
     def without_reader(self) -> "Scenario":
-        """Return the same without a reader, and with one pass on each plan."""
-        return replace(self, reader=False, passes=1)
+        """Return the same without a reader."""
+        return replace(self, reader=False)
 
 
 _LOSSY = "elect=0 segment=1 fetch segment=1 | elect=1 segment=1 | segment=1"
@@ -79,17 +83,46 @@ SCENARIOS = {
     ),
     # The commit is lost, or Java writes over it.
     "lost": Scenario(_LOSSY, reader=False, faults=_LOST),
-    "lost-read": Scenario(_SHORT_LOSSY, passes=1, faults=_LOST),
-    "lost-back": Scenario(_THERE_AND_BACK, reader=False, passes=1, faults=_LOST),
+    "lost-read": Scenario(_SHORT_LOSSY, faults=_LOST),
+    "lost-back": Scenario(_THERE_AND_BACK, reader=False, faults=_LOST),
+    "lost-back-once": Scenario(_THERE_AND_BACK, reader=False, runs=(1,), faults=_LOST),
     "java": Scenario(_LOSSY, reader=False, faults=_JAVA),
-    "java-read": Scenario(_SHORT_LOSSY, passes=1, faults=_JAVA),
-    "java-back": Scenario(_THERE_AND_BACK, reader=False, passes=1, faults=_JAVA),
+    "java-read": Scenario(_SHORT_LOSSY, faults=_JAVA),
+    "java-back": Scenario(_THERE_AND_BACK, reader=False, faults=_JAVA),
     "java-first": Scenario(_LOSSY, reader=False, faults=_JAVA, java_first=True),
-    "java-first-back": Scenario(_THERE_AND_BACK, passes=1, faults=_JAVA, java_first=True),
-    # An agent is killed; the collector makes a second plan.
+    "java-first-back": Scenario(_THERE_AND_BACK, faults=_JAVA, java_first=True),
+    # An agent is killed; the collector runs three times.
     "killed": Scenario(_LOSSY, reader=False, faults=_KILLED),
-    "plans": Scenario("elect=0 segment=1 fetch segment=2 | elect=1 segment=2", (2, 1), reader=False, plans=2),
-    "plans-lossy": Scenario(_LOSSY, reader=False, plans=2),
+    "plans": Scenario("elect=0 segment=1 fetch segment=2 | elect=1 segment=2", (2, 1), reader=False, runs=(3,)),
+    "plans-lossy": Scenario(_LOSSY, reader=False, runs=(3,)),
+}
+_THREE = "elect=0 segment=1 segment=1 segment=1"
+_BACK = "elect=0 segment=1 segment=1 segment=1 | elect=1 segment=1 segment=1"
+
+
+def _archive(script: str = _THREE, *runs: int, **faults: int) -> Scenario:
+    """An archive that is shipped, its collectors and faults, without a reader: the offsets that are hidden count."""
+    return Scenario(script, reader=False, runs=runs or (2, 2), shipped=True, faults=Faults(**faults))
+
+
+SCENARIOS |= {
+    # One election each, for every change.
+    "short-clean": Scenario("elect=0 segment=1 segment=1 fetch | elect=1 segment=1", reader=False),
+    "short-lossy": Scenario("elect=0 segment=1 segment=1 | elect=1 segment=1 segment=1", reader=False),
+    "short-lost": Scenario("elect=0 segment=1 segment=1 | elect=1 segment=1", reader=False, faults=_LOST),
+    "short-back": Scenario("elect=0 segment=1 segment=1 | elect=1 segment=1 | elect=0 segment=1", reader=False),
+    "short-read": Scenario("elect=0 segment=1 segment=1", (1, 1)),
+    "two-collectors": _archive(_THREE, 2, 2, holds=2),
+    "two-elections": _archive(_BACK, 2, 1),
+    "start-lost": _archive(_THREE, 2, 1, starts=1, holds=1),
+    "start-lost-back": _archive(_BACK, 2, starts=1),
+    "forged": _archive(_THREE, 3, forged=1, holds=1),
+    "forged-after-a-hold": _archive(_THREE, 4, forged=1, holds=2, ends=1),
+    "commit-lost": _archive(_THREE, 2, losses=1, kills=1),
+    "repaired": _archive(_THREE, 3, repairs=1, holds=1),
+    "collector-killed": _archive(_THREE, 3, ends=2, holds=2),
+    "older-release": replace(_archive(_THREE, 2, holds=2), begins=1),
+    "overtaken": replace(_archive(_THREE, 2, starts=1, holds=2), copy=LogStart(1, None, 1)),
 }
 _WITHOUT_READER = {f"{name}-": run.without_reader() for name, run in SCENARIOS.items() if run.reader}
 for _vast in ("back-long", "back-two", "back-wiped", "gap-wiped"):

@@ -47,13 +47,25 @@ class JavaCommit(NamedTuple):
 
 
 class LogStart(NamedTuple):
-    """`log.start`."""
+    """`log.start`.
+
+    Attributes:
+        offset: S, where readers begin.
+        lineage: of the commit that it belongs to.
+        floor: F: retention deleted nothing at or above it; None: unknown.
+        since: the `written` of the write that last raised S; 0 where S is F.
+        written: `writtenBy`; 0 without one. An ETag is a hash, so this number makes a write its own.
+    """
 
     offset: int
     lineage: Lineage | None
+    floor: int | None = None
+    since: int = 0
+    written: int = 0
 
     def __str__(self) -> str:
-        return f"{self.offset}{of_lineage(self.lineage)}"
+        floor = "" if self.floor is None else f" floor {self.floor}"
+        return f"{self.offset}{floor}{of_lineage(self.lineage)}{f' since {self.since}' * bool(self.since)}"
 
 
 class Segment(NamedTuple):
@@ -85,9 +97,12 @@ class Segment(NamedTuple):
 
 
 class Store(NamedTuple):
-    """The objects of the partition, and two numbers that exist only in the model.
+    """The objects of the partition, and what exists only in the model.
 
     Attributes:
+        copy: of `log.start`, which the collector alone writes.
+        is_old: whether the store has had this `log.start` for a grace; `is_copy_old` is the same of the copy.
+        hidden: of each offset: 0 if readers see it, 1 if they do not, 2 if they have not for a grace.
         gaps: offsets of gap records.
         nonces: the number of commits written.
         reclaimed: the greatest `log.start` that the retention policy could write in the live line.
@@ -95,6 +110,10 @@ class Store(NamedTuple):
 
     commit: Commit | JavaCommit | None = None
     log_start: LogStart | None = None
+    copy: LogStart | None = None
+    is_old: bool = False
+    is_copy_old: bool = False
+    hidden: tuple[int, ...] = ()
     segments: frozenset[Segment] = frozenset()
     gaps: frozenset[int] = frozenset()
     nonces: int = 0
@@ -110,6 +129,7 @@ class Do(StrEnum):
     TAKE_OVER = "list, and walk what Java shipped before there was a log.start"
     REBUILD = "list, and walk"
     READ_LOG_START = "GET log.start"
+    RESTORE = "PUT log.start, which was lost"
     GO_BACK = "PUT offset.wm, going back"
     WRITE_LOG_START = "PUT log.start"
     SHIP = "PUT a segment"
@@ -136,35 +156,46 @@ class Agent(NamedTuple):
 
 
 class Collect(StrEnum):
-    """What the collector (remote retention) does next."""
+    """What a collector (retention) does next."""
 
+    LIST = "list"
     READ_LOG_START = "GET log.start"
     READ_COMMIT = "GET offset.wm"
-    MOVE = "PUT log.start"
-    PLAN = "list, write a plan"
-    WAIT = "grace; GET log.start"
+    READ_COPY = "GET the copy, decide"
+    PUT_COPY_FIRST = "PUT the copy, before log.start"
+    PUT_LOG_START = "PUT log.start"
+    PUT_COPY = "PUT the copy"
+    LIST_LATE = "list, after the writes"
     DELETE = "DELETE"
 
 
 class Collector(NamedTuple):
-    """The collector.
+    """A collector, in one of its runs.
 
     Attributes:
-        log_start: as read, in phase WAIT and later as written: the plan's number and lineage.
+        runs: how many it may still do, this one included.
+        listed: the objects by its listing.
+        log_start: as read or written, later on.
+        was_old: whether that was a grace old.
         commit: as read.
-        target: where it moves `log.start` to.
-        plan: what it deletes.
-        runs: how many plans it may still make.
-        passes: how many times it may still work on this plan.
+        copy: as read or written, later on.
+        first: what it writes to the copy before `log.start`; None for nothing.
+        next: what it writes to `log.start`; None for nothing.
+        last: what it writes to the copy at the end; None for nothing.
+        below: it deletes what ends there or below.
     """
 
     do: Collect
     runs: int
+    listed: frozenset[Segment] = frozenset()
     log_start: LogStart | None = None
+    was_old: bool = False
     commit: Commit | None = None
-    target: int = 0
-    plan: frozenset[Segment] = frozenset()
-    passes: int = 0
+    copy: LogStart | None = None
+    first: LogStart | None = None
+    next: LogStart | None = None
+    last: LogStart | None = None
+    below: int = 0
 
 
 class Read(StrEnum):
@@ -191,11 +222,27 @@ class Reader(NamedTuple):
 
 
 class Faults(NamedTuple):
-    """How many more of each may happen: agents killed, commits lost, commits overwritten by Java."""
+    """How many more of each may happen.
+
+    Attributes:
+        kills: of agents.
+        losses: of the commit.
+        java: a Java uploader writes over the commit.
+        starts: losses of `log.start`.
+        holds: a hold begins or ends.
+        forged: an agent's identity writes any `log.start`.
+        repairs: a segment that was deleted is put again.
+        ends: a collector is killed.
+    """
 
     kills: int = 0
     losses: int = 0
     java: int = 0
+    starts: int = 0
+    holds: int = 0
+    forged: int = 0
+    repairs: int = 0
+    ends: int = 0
 
 
 class State(NamedTuple):
@@ -204,7 +251,8 @@ class State(NamedTuple):
     moment: int
     store: Store
     agents: tuple[Agent, ...]
-    collector: Collector
+    collectors: tuple[Collector, ...]
+    held: bool
     reader: Reader | None
     faults: Faults
 

@@ -20,18 +20,16 @@ from ts_common.archive.epoch_history import EpochHistory
 full = [pytest.mark.full, pytest.mark.timeout(7200)]
 
 SHORT = (
-    "clean-",  # 0.1
-    "unclean-",  # 0.4
-    "empty-",  # 0.1
-    "mid-",  # 0.2
-    "back-empty-",  # 1.4
-    "back-",  # 1.6
-    "gap-",  # 0.1
-    "killed",  # 0.9
-    "plans",  # 0.1
-    "plans-lossy",  # 0.5
-    "java-first",  # 0.1
-    "java",  # 1.6
+    "forged",  # 0.5
+    "older-release",  # 0.1
+    "overtaken",  # 0.9
+    "repaired",  # 0.1
+    "collector-killed",  # 0.5
+    "commit-lost",  # 0.7
+    "short-read",  # 0.3
+    "forged-after-a-hold",  # 3.4
+    "short-clean",  # 4.4
+    "short-lossy",  # 10
 )
 # In it a violation stays.
 OPEN = "lost-back"
@@ -53,7 +51,7 @@ def violated(name: str, clause: Clause, broken: Property) -> Result:
     return result
 
 
-@pytest.mark.parametrize("name", cases(SHORT, quick=[name for name in SHORT if name not in {"back-empty-", "java"}]))
+@pytest.mark.parametrize("name", cases(SHORT, quick=SHORT[:-2]))
 def test_no_order_of_operations_violates_a_property(name: str) -> None:
     """All clauses on, all states of the short scenarios."""
     assert_holds(name)
@@ -65,60 +63,38 @@ def test_no_order_of_operations_violates_a_property_in_a_long_scenario(name: str
     assert_holds(name)
 
 
-# Scenario, property, and the step of the shortest trace that the clause forbids.
+# Scenario, property, and a part of a step of the shortest trace that the clause forbids.
 @pytest.mark.parametrize(
     ("clause", "name", "broken", "key_step"),
     [
-        pytest.param(
-            Clause.HIGHEST_NEXT,
-            "back-empty-",
-            Property.S3,
-            "agent 2: PUT offset.wm: goes back, next 0 epochs none lineage [2,0,0]",
-            marks=full,
-        ),
-        (Clause.PLAN_EPOCH, "empty-", Property.S3, "collector: list; plan of 1: 0.e2.log (epochs 2), 0.log (epochs 1)"),
-        pytest.param(
-            Clause.VARIANT_BY_LEADER,
-            "back-empty-",
-            Property.S3,
-            "agent 3: PUT 0.e1.log (epochs 1): taken, done",
-            marks=full,
-        ),
-        (Clause.REBUILT_GOES_BACK, "java", Property.S2, "Java PUTs offset.wm: base 0"),
-        (Clause.REBUILT_GOES_BACK, "lost-back", Property.S1, "offset.wm is LOST"),
-        pytest.param(
-            Clause.LATER_LOG_START, "lost-back", Property.S4, "agent 1: PUT offset.wm: next 0 epochs none", marks=full
-        ),
-        (Clause.EMPTY_GOES_BACK, "trimmed-", Property.S3, "agent 1: PUT log.start: 0 (down, nothing is archived)"),
-        pytest.param(
-            Clause.SAME_LINEAGE,
-            "java-read",
-            Property.S1,
-            "reader: GET log.start: 0 lineage [2,0,2]; begins at 0",
-            marks=full,
-        ),
-        pytest.param(
-            Clause.NUMBER_STAYS,
-            "lost",
-            Property.S2,
-            "agent 1: PUT offset.wm: goes back, next 0 epochs none lineage [1,0,2]",
-            marks=full,
-        ),
-        pytest.param(
-            Clause.LOG_START_ABOVE_NEXT,
-            "lost-back",
-            Property.S2,
-            "agent 1: PUT offset.wm: next 0 epochs none",
-            marks=full,
-        ),
+        (Clause.FLOOR_UNKNOWN, "older-release", Property.R3, "a hold begins"),
+        (Clause.COPY_FLOOR, "forged", Property.R3, "forged log.start: 1 floor 1"),
+        (Clause.STORE_TIME, "forged", Property.R2, "floor 0, deletes below 1"),
+        (Clause.SAME_WRITE, "forged", Property.R2, "forged log.start"),
+        (Clause.LOG_START_FIRST, "forged", Property.R2, "PUT the copy: 1 floor 0 since"),
+        (Clause.LEFTOVERS_WAIT, "overtaken", Property.R2, "deletes what was left below 1"),
+        (Clause.FLOOR_ON_ETAG, "overtaken", Property.R3, "PUT log.start: refused, goes on"),
+        (Clause.LIST_FIRST, "commit-lost", Property.R2, "PUT 0.e1.log (epochs 1)"),
+        (Clause.REBUILT_GOES_BACK, "commit-lost", Property.R3, "offset.wm is LOST"),
+        (Clause.EMPTY_GOES_BACK, "trimmed-", Property.S3, "PUT log.start: 0 (down, nothing is archived)"),
+        (Clause.AGENT_CARRIES_FLOOR, "gap-", Property.R3, "agent 2: PUT log.start"),
+        pytest.param(Clause.COPY, "start-lost", Property.R2, "PUT log.start: 0 (was lost)", marks=full),
+        pytest.param(Clause.COPY_BEFORE_FLOOR, "start-lost", Property.R3, "a grace passes", marks=full),
+        pytest.param(Clause.COPY_BEFORE_SHOW, "forged-after-a-hold", Property.R2, "is killed", marks=full),
+        pytest.param(Clause.AGENT_LOWERS_FLOOR, "short-lossy", Property.R1, "agent 2: PUT log.start", marks=full),
+        pytest.param(Clause.SHOW_ON_ETAG, "start-lost-back", Property.S5, "shows from 1", marks=full),
+        pytest.param(Clause.PLAN_EPOCH, "short-lossy", Property.R2, "PUT 0.e2.log (epochs 2)", marks=full),
+        # Minutes each: two or three elections.
+        pytest.param(Clause.HIGHEST_NEXT, "back-empty-", Property.R2, "goes back, next 0", marks=full),
+        pytest.param(Clause.LATER_LOG_START, "lost-back-once", Property.S4, "next 0 epochs none", marks=full),
     ],
 )
 def test_without_a_clause_its_counterexample_is_back(
     clause: Clause, name: str, broken: Property, key_step: str
 ) -> None:
-    """One clause dropped, in the smallest scenario that has its counterexample."""
+    """One clause dropped, in a small scenario that has its counterexample."""
     result = violated(name, clause, broken)
-    assert key_step in result.trace, f"{name} without {clause.name}: {result}"
+    assert any(key_step in step for step in result.trace), f"{name} without {clause.name}: {result}"
 
 
 class StepsOnly(Model):
@@ -131,18 +107,22 @@ class StepsOnly(Model):
 @pytest.mark.full
 def test_without_its_clause_a_late_agent_lowers_the_lineage_of_log_start() -> None:
     """C7: an agent of epoch 1 rebuilds the lost commit, and writes `log.start` over the one of epoch 3."""
-    model = StepsOnly(SCENARIOS[OPEN], ALL - {Clause.LATER_LOG_START})
+    model = StepsOnly(SCENARIOS[f"{OPEN}-once"], ALL - {Clause.LATER_LOG_START})
     result = search(model)
     assert result.violation is not None, result
     assert result.violation.broken == Property.S5, result
     assert "agent 1: PUT log.start: 0 lineage [1,1,2], was 0 lineage [3,1,2]" in str(result.violation), result
 
 
+# The collector with plans showed their counterexamples. With this one, searches of 1,500,000 states show none.
+UNSHOWN = {Clause.VARIANT_BY_LEADER, Clause.SAME_LINEAGE, Clause.NUMBER_STAYS, Clause.LOG_START_ABOVE_NEXT}
+
+
 def test_each_clause_has_its_counterexample() -> None:
     """No clause is without a test that drops it, and each is described."""
     marks = test_without_a_clause_its_counterexample_is_back.pytestmark  # type: ignore[attr-defined]
     cases = [getattr(case, "values", case) for case in marks[0].args[1]]
-    assert {case[0] for case in cases} == set(Clause)
+    assert {case[0] for case in cases} == set(Clause) - UNSHOWN
     assert all(clause.__doc__ and "Without it" in clause.__doc__ for clause in Clause)
 
 
@@ -171,7 +151,7 @@ def test_beyond_the_documented_limit_nothing_is_violated_where_the_commit_is_los
 
 
 @pytest.mark.parametrize("habit", [pytest.param(habit, marks=full) for habit in Habit])
-@pytest.mark.parametrize("name", [*SHORT, "lost", "lost-read", "java-read"])
+@pytest.mark.parametrize("name", [*SHORT, "short-lost"])
 def test_what_the_rules_leave_open_changes_nothing(name: str, habit: Habit) -> None:
     """Agents may do each of these, or not."""
     assert_holds(name, frozenset({habit}))

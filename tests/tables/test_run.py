@@ -12,6 +12,7 @@ from pyiceberg.expressions import And, EqualTo
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put
+from ts_common.archive.commit import LogStart
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive
@@ -199,6 +200,23 @@ def test_offsets_that_retention_removed_end_the_run(archive: MadeArchive, table:
     table.policy = Policy(on_lost=OnLost.GO_ON)
     table.run()
     assert table.offsets() == [*range(50), *range(80, 100)]
+
+
+def test_offsets_that_retention_hides_end_the_run_until_they_are_shown_again(
+    archive: MadeArchive, table: MadeTable
+) -> None:
+    """The message names the way back, and the table then lacks no row."""
+    put(archive, 0, 50)
+    table.create()
+    table.run()
+    put(archive, 50, 100)
+    key, shown = archive.partition("t").log_start, LogStart(0, floor=0, written_by="gc-2")
+    archive.store.put(key, LogStart(80, floor=0, since="gc-1", written_by="gc-1").encode())
+    with pytest.raises(DataLoss, match=r"t-0: offsets 50 to 79 are hidden by retention.*tsctl gc undo"):
+        table.run()
+    archive.store.put(key, shown.encode())
+    table.run()
+    assert table.offsets() == list(range(100))
 
 
 def test_a_table_waits_at_a_hole(archive: MadeArchive, table: MadeTable) -> None:

@@ -137,7 +137,7 @@ class MadeUp:
         highest = max((copy.name.base for copy in self.copies if copy.name.base < self.next_offset), default=0)
         epochs = [pair for pair in self.epochs if pair[1] < end] or self.epochs[:1]
         self.archive.commit(TOPIC, end, epochs=epochs, highest_base=highest)
-        start = LogStart(self.log_start, None, "gc")  # retention moved it there
+        start = LogStart(self.log_start, written_by="gc")  # retention moved it there
         self.archive.store.put(self.archive.partition(TOPIC).log_start, start.encode())
 
     def put_cache_object(self) -> None:

@@ -11,9 +11,8 @@ an agent, and is read again.
 """
 
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -23,6 +22,7 @@ from ts_common.archive.gap_records import merged, parse_gap_name
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, parse_cache_object_name
 from ts_common.archive.object_keys import (
     CACHE_DIRECTORY,
+    ERASED_DIRECTORY,
     GAPS_DIRECTORY,
     INDEX_SUFFIXES,
     LOG_START_NAME,
@@ -31,7 +31,7 @@ from ts_common.archive.object_keys import (
     SegmentName,
 )
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
-from ts_common.errors import CorruptData, LineageUnsettled, ObjectNotFound
+from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.retry import snapshot_policy
 
@@ -69,10 +69,12 @@ class StoredLogStart:
 
     Attributes:
         etag: its ETag, for a conditional write.
+        modified: when it was written, ms since the epoch by the store's clock.
     """
 
     content: LogStart
     etag: str
+    modified: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class PartitionCatalog:
         gaps: recorded gaps, as ranges `[from, to)`, ascending; adjoining ranges are joined.
         cache_objects: the first bases of the cache objects, ascending.
         damage: what is wrong with `offset.wm` or `log.start`, if one of them is malformed; there is no `commit` then.
+        has_erased: whether the listing has lists of erased offsets.
     """
 
     keys: PartitionKeys
@@ -97,6 +100,7 @@ class PartitionCatalog:
     gaps: tuple[tuple[int, int], ...]
     cache_objects: tuple[int, ...] = ()
     damage: str | None = None
+    has_erased: bool = False
 
     def commit_state(self, now: float) -> CommitState:
         """Return the state of the commit; `now` is `ObjectStore.current_time`."""
@@ -150,7 +154,7 @@ def read_catalog(
 
     Raises:
         LineageUnsettled: the lineages of commit and `log.start` did not fit in six reads.
-        NewerFormat: a later release wrote the commit or `log.start`.
+        NewerFormat: a later release wrote the commit or `log.start`, or erased records of the partition.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     commits = iter([commit])  # of the first attempt; later ones read it
@@ -160,6 +164,11 @@ def read_catalog(
             f"{keys.log_start} has the lineage {catalog.stored_log_start.content.lineage}, and {keys.commit} has "
             f"{catalog.commit.lineage}; the agent on the leader's broker must write one of them again: check its log, "
             "then repeat the query"
+        )
+    stored = catalog.stored_log_start
+    if catalog.has_erased or (stored is not None and stored.content.erased is not None):
+        raise NewerFormat(
+            f"{keys.partition}: a later release erased records there, which this one would show: upgrade this one"
         )
     return catalog
 
@@ -198,15 +207,35 @@ def _read(
         if not is_tolerant:
             raise
         damage = str(error)
+    log_start = None
+
+    def listed() -> Iterator[ObjectInfo]:
+        nonlocal found, commit_etag, damage, log_start
+        for info in store.list(keys.prefix):
+            if seen is not None:
+                seen(info)
+            if info.key == keys.log_start:
+                try:
+                    log_start = _log_start_of(store, keys, info, found)
+                except CorruptData as error:
+                    if not is_tolerant:
+                        raise
+                    found, commit_etag, damage = None, None, damage or str(error)
+            yield info
+
+    catalog = catalog_of(keys, listed())
+    return replace(catalog, commit=found, commit_etag=commit_etag, stored_log_start=log_start, damage=damage)
+
+
+def catalog_of(keys: PartitionKeys, listed: Iterable[ObjectInfo]) -> PartitionCatalog:
+    """Return what a listing of a partition shows, without commit and `log.start`."""
     logs: list[tuple[SegmentName, str, ObjectInfo]] = []
     suffixes: dict[str, str] = {}  # by stem: the suffixes of its indexes, joined
     gaps: list[tuple[int, int]] = []
     cache_objects: list[int] = []
-    log_start = None
+    has_erased = False
     start = len(keys.prefix)
-    for info in store.list(keys.prefix):
-        if seen is not None:
-            seen(info)
+    for info in listed:
         name = info.key[start:]
         stem, dot, suffix = name.rpartition(".")
         if suffix in _INDEX_WORDS:
@@ -219,23 +248,19 @@ def _read(
             cache_object = parse_cache_object_name(name.removeprefix(CACHE_DIRECTORY))
             if cache_object is not None and info.size <= CACHE_OBJECT_BYTES:
                 cache_objects.append(cache_object)
-        elif name == LOG_START_NAME:
-            try:
-                log_start = _read_log_start(store, keys, info, found)
-            except CorruptData as error:
-                if not is_tolerant:
-                    raise
-                found, commit_etag, damage = None, None, damage or str(error)
+        elif name.startswith(ERASED_DIRECTORY):
+            has_erased = True
     segments = tuple(_stored(name, suffixes.get(stem, ""), info) for name, stem, info in sorted(logs, key=_plain_first))
-    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(cache_objects), damage)
+    return PartitionCatalog(keys, None, None, None, segments, merged(gaps), tuple(cache_objects), has_erased=has_erased)
 
 
 def _stored(name: SegmentName, suffixes: str, info: ObjectInfo) -> StoredSegment:
-    modified = int(info.modified * 1000)
-    return StoredSegment(name, info.size, _suffixes(suffixes), info.etag, modified, info.storage_class, info.is_frozen)
+    return StoredSegment(
+        name, info.size, _suffixes(suffixes), info.etag, _milliseconds(info), info.storage_class, info.is_frozen
+    )
 
 
-def _read_log_start(
+def _log_start_of(
     store: ObjectStore, keys: PartitionKeys, listed: ObjectInfo, commit: Commit | ForeignCommit | None
 ) -> StoredLogStart | None:
     """Return `log.start`, without a request if its ETag is the MD5 of the content that the commit implies.
@@ -247,12 +272,30 @@ def _read_log_start(
         expected = LogStart(commit.epochs.pairs[0][1], commit.lineage)
         digest = hashlib.md5(expected.encode(), usedforsecurity=False).hexdigest()
         if listed.etag.strip('"') == digest:
-            return StoredLogStart(expected, listed.etag)
+            return StoredLogStart(expected, listed.etag, _milliseconds(listed))
+    return read_log_start(store, keys.log_start)
+
+
+def read_log_start(store: ObjectStore, key: str) -> StoredLogStart | None:
+    """Return a `log.start`, or its copy; None if it does not exist.
+
+    Args:
+        key: `PartitionKeys.log_start`, or `ClusterKeys.log_start_copy`.
+
+    Raises:
+        CorruptData: it is malformed.
+        NewerFormat: a later release wrote it.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
     try:
-        data, info = get_small(store, keys.log_start, LOG_START_BYTES)
-    except ObjectNotFound:  # it was removed after the listing
+        data, info = get_small(store, key, LOG_START_BYTES)
+    except ObjectNotFound:  # it may have been removed after a listing
         return None
-    return StoredLogStart(decode_log_start(data, keys.log_start), info.etag)
+    return StoredLogStart(decode_log_start(data, key), info.etag, _milliseconds(info))
+
+
+def _milliseconds(info: ObjectInfo) -> int:
+    return int(info.modified * 1000)
 
 
 @lru_cache(maxsize=64)
@@ -290,7 +333,7 @@ def read_marks(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> Marks
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             gaps.append(gap)
         elif name == LOG_START_NAME:
-            log_start = _read_log_start(store, keys, info, commit)
+            log_start = _log_start_of(store, keys, info, commit)
         elif name > LOG_START_NAME:
             break
     return Marks(merged(gaps), log_start)
@@ -304,8 +347,7 @@ def check_log_start(store: ObjectStore, keys: PartitionKeys) -> None:
         NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    with suppress(ObjectNotFound):
-        decode_log_start(get_small(store, keys.log_start, LOG_START_BYTES)[0], keys.log_start)
+    read_log_start(store, keys.log_start)
 
 
 def lowest_base(store: ObjectStore, keys: PartitionKeys) -> int | None:

@@ -9,15 +9,17 @@ The first line is the Java uploader's watermark, so that its consumer can read t
 line makes the ETag unique, so that conditional writes fence even if next offset and epoch stay the same.
 
 `log.start` contains the first offset that readers return, in 20 digits. After the commit went back, both objects have a
-lineage (`Lineage`), `log.start` in a second line::
+lineage (`Lineage`), `log.start` in a second line. Retention and erasure add fields there (`LogStart`)::
 
     00000000000000000100
-    {"version":2,"lineage":[5,100,250]}
+    {"version":2,"lineage":[5,100,250],"floor":50,"since":"gc-20261128T020000000Z-1f2e3d4c","writtenBy":"gc-..."}
 """
 
 import re
-from dataclasses import dataclass
-from typing import Annotated, Final
+import secrets
+import time
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Final
 
 from ts_common.archive.epoch_history import StoredEpochs
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES
@@ -28,6 +30,7 @@ from ts_common.archive.stored_object import (
     FieldKind,
     Presence,
     StoredObject,
+    between,
     json_line,
     limited,
 )
@@ -35,6 +38,9 @@ from ts_common.json_objects import MAX_INT32, decoding, shown, whole_number
 
 # Format version of a commit and of a `log.start` with a lineage.
 LINEAGE_VERSION = 2
+# Of a `log.start` with a list of erased offsets.
+ERASED_VERSION = 3
+MAX_ERASED: Final = 999_999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,20 +163,32 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
 
 @dataclass(frozen=True, slots=True)
 class LogStart(
-    StoredObject, expected="a log start", most=LOG_START_BYTES, version=LINEAGE_VERSION, known=LINEAGE_VERSION
+    StoredObject,
+    expected="a log start",
+    most=LOG_START_BYTES,
+    version=LINEAGE_VERSION,
+    known=ERASED_VERSION,
+    knows_all=True,
 ):
-    """The content of `log.start`.
+    """The content of `log.start`, and of its copy below `gc/log-start/`.
 
     Attributes:
-        offset: first offset that readers return.
+        offset: first offset that readers return: the start S.
         lineage: its lineage; None if no commit went back before it was written.
-        written_by: the run of `tsctl gc` that wrote it, another text in each write; None if an agent wrote it. An ETag
-            is a hash of the content, and retention can write a number twice: without it, a late write would succeed.
+        floor: the floor F: retention deleted nothing at or above it. None: unknown, never S.
+        since: `written_by` of the write of retention that last raised the start; None where nothing is hidden.
+        erased: number of the least list of erased offsets that exists; None without one.
+        written_by: another text in each write of retention, and in each write that has a floor or `erased`. An ETag is
+            a hash of the content, and a number can be written twice: without it, a late write would succeed.
     """
 
     offset: Annotated[int, Presence.GIVEN]
     # Null is damage here: an object without a lineage has no such field.
     lineage: Annotated[Lineage | None, LINEAGE, Presence.IF_SET] = None
+    _: KW_ONLY
+    floor: Annotated[int | None, between(), Presence.IF_SET] = None
+    since: Annotated[str | None, limited(1024), Presence.IF_SET] = None
+    erased: Annotated[int | None, between(1, MAX_ERASED), Presence.IF_SET] = None
     written_by: Annotated[str | None, limited(1024), Presence.IF_SET] = None
 
     def check(self) -> None:
@@ -178,10 +196,30 @@ class LogStart(
         if self.lineage is None and self.written_by is None:
             raise ValueError("the second line has neither a lineage nor a writer")
 
+    def fields(self) -> dict[str, Any]:
+        """Return the JSON values of the second line."""
+        found = StoredObject.fields(self)
+        return found | {"version": LINEAGE_VERSION if self.erased is None else ERASED_VERSION}
+
     def encode(self) -> bytes:
         """Return the content of the object."""
         has_second = self.lineage is not None or self.written_by is not None
         return encode_log_start(self.offset) + (json_line(self.fields()) if has_second else b"")
+
+    def in_lineage(self, lineage: Lineage | None, start: int) -> "LogStart":
+        """Return the `log.start` that an agent writes when its commit is of another lineage (protocol rule 5).
+
+        It carries what retention and erasure wrote. An unknown floor stays unknown.
+
+        Args:
+            lineage: of the commit.
+            start: the first offset that readers return then.
+        """
+        floor = None if self.floor is None else min(self.floor, start)
+        since = None if start == floor else self.since
+        carries = (floor, since, self.erased) != (None, None, None)
+        writer = new_writer("agent") if carries else None
+        return LogStart(start, lineage, floor=floor, since=since, erased=self.erased, written_by=writer)
 
     def fits(self, lineage: Lineage | None) -> bool:
         """Return whether readers can use it with a commit of this lineage: its own is the same or older."""
@@ -197,17 +235,30 @@ class LogStart(
         return min(self.offset, lineage.begin)
 
 
+def new_writer(kind: str, at: float | None = None) -> str:
+    """Return a text for `LogStart.written_by` that no other write has.
+
+    Args:
+        kind: `gc`, `agent` or `erase`.
+        at: seconds since the epoch; None for now.
+    """
+    at = time.time() if at is None else at
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at))
+    return f"{kind}-{stamp}{int(at * 1000) % 1000:03d}Z-{secrets.token_hex(4)}"
+
+
 def encode_log_start(offset: int) -> bytes:
     """Return the content of a `log.start` without a lineage: the first offset that readers return, in 20 digits."""
     return f"{offset:020d}\n".encode()
 
 
 def decode_log_start(data: bytes, key: str) -> LogStart:
-    """Parse the content of `log.start`; unknown fields are ignored.
+    """Parse the content of `log.start`.
 
     Raises:
-        CorruptData: the first line is not 20 digits, or the second contains a malformed value or neither field.
-        NewerFormat: a later release wrote the second line.
+        CorruptData: the first line is not 20 digits, or the second contains a malformed value, or neither lineage nor
+            writer.
+        NewerFormat: a later release wrote the second line: its version or a field is unknown.
     """
     first, _, second = data.strip().partition(b"\n")
     with decoding(key, "a log start", data):

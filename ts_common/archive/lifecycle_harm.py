@@ -51,7 +51,7 @@ def _harm_of(rule: LifecycleRule, keys: ClusterKeys, tags: frozenset[tuple[str, 
     objects = "objects of the cluster" if topics else f"objects below {keys.cluster_prefix}"
     if rule.expires is not None:
         holes = "it also removes offset.wm and segments between others, and tsctl gc applies retention"
-        state = "it removes the layout, holds, and plans and logs of tsctl gc"
+        state = "it removes the layout, holds, and what tsctl gc wrote: copies of log.start, and reports"
         remedy = f"remove the rule or narrow its filter: {holes if topics else state}"
         yield Harm(rule.name, f"{named} removes {objects} {rule.expires}", remedy, is_error=True)
     if rule.archives is not None and rule.above < _LARGEST_OTHER:

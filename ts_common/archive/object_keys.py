@@ -9,13 +9,15 @@
     <bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit
     <bits>/<cluster>/<topic>-<partition>/log.start
     <bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
+    <bits>/<cluster>/<topic>-<partition>/erased/<n>.bin                        a list of erased offsets
     <bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    for segments from 100 on
     <bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
     <bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation; entropy bits of the plain name
     ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
     ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of a broker's partitions
     ts-uploader~cluster~<cluster>/groups/<group, percent-encoded>.json the committed offsets of a consumer group
-    ts-uploader~cluster~<cluster>/gc/<run>/...                         a plan of retention, and what was deleted
+    ts-uploader~cluster~<cluster>/gc/<run>.jsonl                       what a run of retention did
+    ts-uploader~cluster~<cluster>/gc/log-start/<topic>-<partition>     the copy of a partition's log.start
     ts-uploader~cluster~<cluster>/holds/<name>.json                    a hold, which stops retention
     ts-uploader~cluster~<cluster>/holds/removed/<name>-<time>.json     a hold that was removed
     ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
@@ -36,6 +38,7 @@ from ts_common.model import TopicPartition
 COMMIT_NAME = "offset.wm"
 LOG_START_NAME = "log.start"
 GAPS_DIRECTORY = "gaps/"
+ERASED_DIRECTORY = "erased/"
 CACHE_DIRECTORY = "segment-metadata/"
 # Agents before lineages wrote the same cache here. No component reads it any more, and it can be removed.
 FORMER_CACHE_DIRECTORY = "chapters/"
@@ -48,6 +51,7 @@ LAYOUT_NAME = "layout.json"
 ENDS_DIRECTORY = "ends/"
 GROUPS_DIRECTORY = "groups/"
 GC_DIRECTORY = "gc/"
+LOG_START_COPIES = "log-start/"
 HOLDS_DIRECTORY = "holds/"
 REMOVED_HOLDS_DIRECTORY = "removed/"
 REPAIRS_DIRECTORY = "repairs/"
@@ -261,9 +265,18 @@ class ClusterKeys:
         return self.cluster_prefix + GROUPS_DIRECTORY
 
     @property
-    def gc_runs(self) -> str:
-        """The common prefix of the runs of `tsctl gc`."""
+    def gc(self) -> str:
+        """The common prefix of what `tsctl gc` writes: reports, copies of `log.start`, absent topics."""
         return self.cluster_prefix + GC_DIRECTORY
+
+    @property
+    def log_start_copies(self) -> str:
+        """The common prefix of the copies of all `log.start`; agents may only read them."""
+        return self.gc + LOG_START_COPIES
+
+    def log_start_copy(self, keys: PartitionKeys) -> str:
+        """Return the key of the copy of a partition's `log.start`."""
+        return self.log_start_copies + keys.directory
 
     @property
     def repairs(self) -> str:

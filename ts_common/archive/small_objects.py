@@ -13,7 +13,7 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 
 # A pair of the commit's epochs has about twenty bytes: an hourly election with records in between, for forty years.
 COMMIT_BYTES: Final = 8 << 20
-LOG_START_BYTES: Final = 4 << 10  # a number of 20 digits, and a lineage of three numbers
+LOG_START_BYTES: Final = 4 << 10  # a number of 20 digits, and a line of seven fields
 GAP_BYTES: Final = 64 << 10  # five fields; the reason is one line
 INCARNATIONS_BYTES: Final = 4 << 20  # about 30,000 incarnations of one topic
 # A broker closes a segment whose `.index` or `.timeindex` has `segment.index.bytes`, 10 MiB by default. A `.txnindex`

@@ -24,7 +24,7 @@ a `StoredObject`                an object
 `Annotated[X, FieldKind(...)]`       as the kind describes it; see `between` and `limited`
 ==============================  ====================================================================================
 
-Readers ignore unknown fields. A field is required unless `Annotated` has a `Presence`.
+Readers ignore unknown fields, unless the class `knows_all`. A field is required unless `Annotated` has a `Presence`.
 """
 
 import re
@@ -142,6 +142,7 @@ class _Form:
     known: int = VERSION
     way_out: str = ""
     end: str = ""
+    knows_all: bool = False
 
 
 class _Member(NamedTuple):
@@ -166,6 +167,7 @@ class StoredObject:
         known: int = VERSION,
         way_out: str = "",
         end: str = "\n",
+        knows_all: bool = False,
     ) -> None:
         """Describe the whole object; a part of one has no arguments.
 
@@ -176,9 +178,11 @@ class StoredObject:
             known: latest version that this release reads.
             way_out: as in `decoding`.
             end: what is after the JSON text.
+            knows_all: whether an unknown field is refused as an unknown version is, because the next writer would drop
+                it.
         """
         if expected:  # a dataclass with slots is made twice, and the second time without arguments
-            cls._form = _Form(expected, most, version, known, way_out, end)
+            cls._form = _Form(expected, most, version, known, way_out, end, knows_all)
 
     @classmethod
     def decode(cls, data: bytes, key: str, **given: object) -> Self:
@@ -228,6 +232,12 @@ class StoredObject:
             raise ValueError(f"{shown(content)} is not an object")
         if cls._form.version is not None:
             check_version(content, cls._form.expected, cls._form.known)
+        unknown = content.keys() - {"version", *(member.name for member in _members(cls))}
+        if cls._form.knows_all and unknown:
+            raise NewerFormat(
+                f"{cls._form.expected} of a later release: it has {', '.join(sorted(map(shown, unknown)))}; "
+                "upgrade this one; the object is kept"
+            )
         values: dict[str, Any] = {}
         for attribute, name, kind, presence, default in _members(cls):
             if presence is Presence.GIVEN:

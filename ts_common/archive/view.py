@@ -48,6 +48,7 @@ class PartitionView:
         lineage: the commit's; None if it never went back.
         state: of the commit. If it is a loss, `warning` has the reason, and readers return none of the records.
         stored_end: the offset after the highest base of the stored segments: what is lost at least.
+        floor: what is between it and the start is hidden, and can be shown again; None if that is unknown.
     """
 
     keys: PartitionKeys
@@ -62,6 +63,7 @@ class PartitionView:
     lineage: Lineage | None = None
     state: CommitState = CommitState.COMMITTED
     stored_end: int = 0
+    floor: int | None = None
 
     @property
     def partition(self) -> TopicPartition:
@@ -92,6 +94,18 @@ class PartitionView:
     def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
         """Return what to read for `[start, end)`, in order; raise as `ts_common.archive.plan.unite`."""
         return unite(self.copies, self.epochs, start, end, self.gaps, self.replaced)
+
+    def lowest_whole(self, end: int) -> int:
+        """Return the lowest offset whose stored run has no hole below `end`; `end` without one.
+
+        A recorded gap is no hole here. Hidden segments count too.
+
+        Raises:
+            CorruptData: as `plan`.
+        """
+        low = min((copy.base for copy in (*self.retired, *self.copies)), default=end)
+        plan = self.with_hidden(low).plan(low, end) if low < end else ()
+        return max((step.end for step in plan if isinstance(step, Hole) and not step.recorded), default=min(low, end))
 
     def with_spares(self, plan: Iterable[ReadRange]) -> Iterator[ReadRange]:
         """Yield the ranges of a plan, each with its spares; raise as `ts_common.archive.plan.with_spares`."""
@@ -138,8 +152,19 @@ def open_view(
         # Without segments and `log.start`, only the commit has the beginning of the archive.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
     retired = tuple(copy for copy in described if copy.end <= start)
+    floor = None if catalog.stored_log_start is None else catalog.stored_log_start.content.floor
     return PartitionView(
-        keys, start, max(start, end), epochs, copies, catalog.gaps, stable, _warning(catalog), retired, lineage
+        keys,
+        start,
+        max(start, end),
+        epochs,
+        copies,
+        catalog.gaps,
+        stable,
+        _warning(catalog),
+        retired,
+        lineage,
+        floor=floor,
     )
 
 

@@ -72,6 +72,7 @@ class Seen:
         stable: the end of what may be claimed, at most `next_offset`.
         log: by the commit.
         holes: in `[start, next_offset)`, ascending, adjoining ones joined, with what `read_committed` withholds.
+        floor: what is between it and `start` can be shown again; None if that is unknown.
     """
 
     start: int
@@ -79,6 +80,7 @@ class Seen:
     stable: int
     log: ReadLog
     holes: tuple[PassedHole, ...] = ()
+    floor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +169,7 @@ def advance(known: PartitionClaims, seen: Seen, policy: Policy) -> ClaimStep:
     lost: tuple[tuple[int, int], ...] = ()
     if seen.start > position:
         if policy.on_lost is OnLost.FAIL:
-            reason = (
-                f"are lost: the log starts at {seen.start}, and the table has not claimed them; on_lost: pass notes "
-                "them and continues"
-            )
-            return ClaimStep(known, problem=Problem(position, seen.start, reason))
+            return ClaimStep(known, problem=Problem(position, seen.start, _why_lost(position, seen)))
         lost = ((position, seen.start),)
     position = max(position, seen.start)
     end, waits = _end(position, seen, policy)
@@ -187,6 +185,17 @@ def advance(known: PartitionClaims, seen: Seen, policy: Policy) -> ClaimStep:
         lost=(*state.lost, *lost),
     )
     return ClaimStep(state, claims, late, taken_back, waits)
+
+
+def _why_lost(position: int, seen: Seen) -> str:
+    """Return why a table fails whose next offset is below the start of the log, with the way out."""
+    back = "a hold on the topic (tsctl hold add), or tsctl gc undo, shows them again until the grace ends"
+    if seen.floor is not None and seen.floor <= position:
+        return f"are hidden by retention, and the table has not claimed them; {back}"
+    why = f"are lost: the log starts at {seen.start}, and the table has not claimed them"
+    if seen.floor is not None and seen.floor < seen.start:
+        return f"{why}; from {seen.floor} on they are only hidden: {back}; then on_lost: pass notes the others"
+    return f"{why}; on_lost: pass notes them and continues"
 
 
 def _cannot_part(known: PartitionClaims, parted: int, policy: Policy) -> str | None:

@@ -152,7 +152,8 @@ def seen_of(
     """
     start = max(view.start, min([known.end, *(hole.first for hole in known.holes)]))
     holes = joined(part for part in view.plan(start, max(view.end, start)) if isinstance(part, Hole))
-    seen = Seen(view.start, end.next_offset, end.shown, end.log, tuple(PassedHole(*each) for each in holes))
+    passed = tuple(PassedHole(*each) for each in holes)
+    seen = Seen(view.start, end.next_offset, end.shown, end.log, passed, view.floor)
     noted = {(hole.start, hole.end) for hole in known.holes if hole.start >= view.start}
     is_unchanged = noted == {*holes}
     if is_unchanged or not read_committed:  # else headers are read to find open transactions

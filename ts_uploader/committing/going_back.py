@@ -178,7 +178,7 @@ def settle_log_start(
         PreconditionFailed, OutcomeUnknown: another agent may have written it: read commit and `log.start` again.
         StoreUnavailable, AccessDenied: the store's.
     """
-    settled = LogStart(min(start.content.offset, held), lineage)
+    settled = start.content.in_lineage(lineage, min(start.content.offset, held))
     store.put(keys.log_start, settled.encode(), condition=IfMatch(start.etag))
     log.warning(
         "log_start_rewritten",

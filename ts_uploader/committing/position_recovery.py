@@ -42,7 +42,7 @@ from ts_uploader.committing.going_back import (
     settle_log_start,
 )
 from ts_uploader.committing.incarnation import IncarnationLog
-from ts_uploader.committing.log_start import restore_by_plan, restore_log_start, write_log_start
+from ts_uploader.committing.log_start import restore_by_copy, restore_log_start, write_log_start
 from ts_uploader.committing.losses import Losses
 from ts_uploader.committing.next_commit import MILLISECONDS, next_commit
 from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
@@ -149,7 +149,7 @@ class PositionRecovery:
                 f"{keys.commit} is of leader epoch {commit.epoch}, this broker leads in {task.leadership.epoch}"
             )
         marks = read_marks(store, keys, commit)
-        start = marks.log_start or restore_log_start(store, self._keys, keys, commit, listing)
+        start = marks.log_start or restore_log_start(store, self._keys, keys, commit)
         check_lineage(start, keys, task.leadership)
         shown = start.content.shown_from(commit.lineage)
         position = Position(
@@ -246,10 +246,10 @@ class PositionRecovery:
     def _stored_log_start(
         self, store: ObjectStore, catalog: PartitionCatalog, task: ReadPosition
     ) -> StoredLogStart | None:
-        """Return `log.start`, restored by a plan of retention if it was lost with the commit; None without one."""
+        """Return `log.start`, restored by its copy if it was lost with the commit; None without both."""
         stood = catalog.stored_log_start
         if stood is None and catalog.commit is None and catalog.segments:
-            stood = restore_by_plan(store, self._keys, catalog)
+            stood = restore_by_copy(store, self._keys, catalog.keys)
         if stood is not None:
             check_lineage(stood, catalog.keys, task.leadership)
         return stood

@@ -57,8 +57,8 @@ def _names(task: Ship, scan: SegmentScan, end: int, epochs: tuple[tuple[int, int
     The last is for bytes that are stored already with a smaller coverage: the cleaner emptied and merged the segments
     above since, or the first agent had fewer epochs. Metadata never changes, so a larger coverage needs another name.
 
-    The epoch in a variant's name is that of the agent's own leadership, never of the batches: a deletion plan uses it
-    to spare segments that a leader has shipped and not committed yet.
+    The epoch in a variant's name is that of the agent's own leadership, never of the batches: retention uses it to
+    spare segments that a leader has shipped and not committed yet.
     """
     epoch = task.leadership.epoch
     crc = _named_crc(task, scan)

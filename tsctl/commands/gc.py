@@ -1,16 +1,16 @@
-"""`tsctl gc`: retention of an archive. It moves `log.start` first, and deletes objects after a grace."""
+"""`tsctl gc`: retention of an archive. It hides what a policy no longer needs, and deletes it after a grace."""
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.archive.gc_plans import PlannedObject, read_plan
-from ts_common.archive.gc_runs import list_runs
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.directories import entropy_widths
+from ts_common.archive.holds import Hold, check_reason
+from ts_common.archive.object_keys import PartitionKeys
 from ts_common.errors import (
     AccessDenied,
     ConfigurationError,
@@ -19,27 +19,34 @@ from ts_common.errors import (
     QueryError,
     TieredStorageError,
 )
-from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.reading.topics import some
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
     OpenArchive,
+    chooser,
     open_archive,
 )
 from tsctl.exit_codes import ExitCode, code_of
-from tsctl.gc.archive_run import LocationResult, run_archive, survey_archive
+from tsctl.gc.archive_run import (
+    LocationResult,
+    fields_of,
+    held_retention,
+    list_states,
+    print_result,
+    run_archive,
+    show_hidden,
+    survey_archive,
+)
 from tsctl.gc.checks import Verdict, run_checks
-from tsctl.gc.deletion_log import read_log
-from tsctl.gc.lease import leased
-from tsctl.gc.listing import COLUMNS, cell, listed, without_log
+from tsctl.gc.metrics import Recording
+from tsctl.gc.partition import Step, Visit
 from tsctl.gc.policy import Policy
-from tsctl.gc.policy_source import check_cluster_given, missing_topics, read_policy_of
-from tsctl.gc.reporting import Recording, Summary, show
-from tsctl.gc.survey import Candidate
-from tsctl.gc.undo import choose_undone, undo
+from tsctl.gc.policy_source import check_cluster_given, check_policy, findings_of, read_policy_of
+from tsctl.gc.report import SUFFIX, list_reports, read_report
+from tsctl.gc.retention import Skipped
+from tsctl.holds import add_hold, list_holds
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
 from tsctl.repeats import EveryOption, interval_of, stopping
@@ -59,6 +66,9 @@ PolicyOption = Annotated[
     ),
 ]
 _CHECKS: Final = ("verdict", "check", "text", "location")
+_STATES: Final = ("PARTITION", "STATE", "FLOOR", "START", "SINCE", "LOCATION")
+_STEPS: Final = {Step.SHOW: "show again", Step.BEGIN: "begin the grace"}
+_NO_ROW: Final[dict[str, Any]] = {"from": None, "to": None, "objects": 0, "bytes": 0, "limit": None}
 
 
 @gc.command("run")
@@ -72,7 +82,7 @@ def run(
         bool, typer.Option("--objects", help="With --dry-run: print each object, as JSON lines.")
     ] = False,
     ignore_fuse: Annotated[
-        bool, typer.Option("--ignore-fuse", help="Delete more than the policy's fuse allows.")
+        bool, typer.Option("--ignore-fuse", help="Hide more than the policy's fuses allow.")
     ] = False,
     every: EveryOption = None,
     bootstrap_server: BootstrapOption = None,
@@ -92,10 +102,10 @@ def run(
     given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete what an earlier run planned, if its grace is over; then plan what is due now.
+    """Delete what an earlier run hid, if its grace is over; then hide what is due now.
 
-    Exit code 1: a partition was left out in doubt, a reader is overdue, a delete failed, or the fuse has blown. A loop
-    that a signal ends has the exit code of its last run.
+    Exit code 1: a partition was left out in doubt, a reader is overdue, a delete failed, a fuse has blown, or a rule or
+    hold matches no topic. A loop that a signal ends has the exit code of its last run.
     """
     output = Output(as_json or objects)
     if objects and not dry_run:
@@ -110,21 +120,22 @@ def run(
     name = given.name()
     seconds = interval_of(every)
     read_policy_of(policy, name)  # a wrong one starts no loop
-    record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output), ExitCode.FINE
+    record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output.warn), ExitCode.FINE
     kafka = _kafka(bootstrap_server, command_config)
     with stopping(seconds is not None) as stopped:
         while True:
             began = time.monotonic()
             try:
                 with ExitStack() as run_ends:
-                    summary = None if dry_run else run_ends.enter_context(record.run())
+                    results = None if dry_run else run_ends.enter_context(record.run())
                     found = read_policy_of(policy, name)  # each pass follows the file as it is then
                     check_cluster_given(found, kafka)
                     archive = run_ends.enter_context(open_archive(name, output.warn))
-                    if summary is None:
-                        code = _dry_run(archive, found, kafka, output, with_objects=objects)
+                    findings = _compared(archive, found)
+                    if results is None:
+                        code = _dry_run(archive, found, kafka, findings, output, with_objects=objects)
                     else:
-                        code = _run(archive, found, kafka, output, summary, ignore_fuse=ignore_fuse)
+                        code = _run(archive, found, kafka, findings, output, results, ignore_fuse=ignore_fuse)
             except TieredStorageError as error:
                 if seconds is None:
                     raise
@@ -143,60 +154,66 @@ def ls(
     given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs that retention keeps: what they planned, and whether it was deleted or undone."""
+    """List the partitions that retention wrote: hidden, if records can be shown again, else released."""
     output = Output(as_json)
     rows: list[dict[str, Any]] = []
     with open_archive(given.name(), output.warn) as archive:
         _check_cluster(archive)
         for store in archive.stores:
-            rows += [listed(store, archive.keys, found) for found in list_runs(store, archive.keys)]
+            rows += [{**each, "location": store.location} for each in list_states(store, archive.keys)]
+    for row in rows:
+        row["since"] = iso(row["since"])
     if as_json:
-        output.document({"cluster": archive.keys.cluster, "runs": rows})
+        output.document({"cluster": archive.keys.cluster, "partitions": rows})
     elif rows:
-        output.table(COLUMNS, [[cell(column, row) for column in COLUMNS] for row in rows])
+        output.table(_STATES, [[row[column.lower()] for column in _STATES] for row in rows])
     else:
-        output.text("no runs")
+        output.text("retention has hidden and released nothing")
 
 
 @gc.command("undo")
 @with_groups
-def undo_run(
-    run_name: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Name of the newest run, as `tsctl gc ls` shows it.")
+def undo(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC|PATTERN]...", help="Names, or regular expressions.")
     ] = None,
+    every_topic: Annotated[bool, typer.Option("--all", help="All topics of the cluster.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why: the hold keeps it.")] = "",
     *,
     given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Move log.start back to where it was before the newest run, as long as nothing of its plan was deleted."""
+    """Set a hold on topics, and show again at once what retention hid of them and has not begun to delete."""
     output = Output(as_json)
-    now, done = int(time.time() * 1000), []
+    if every_topic is bool(topics):
+        raise ConfigurationError(SOURCE, ["give topics or patterns, or --all"])
+    if not reason.strip():
+        raise ConfigurationError(SOURCE, ["--reason is missing: the hold has it, for others"])
+    chosen, now = tuple(topics or [".*"]), int(time.time() * 1000)
+    wants, results = chooser(chosen), []
+    try:
+        hold = Hold(name=f"undo-{now}", topics=chosen, reason=check_reason(reason), time=now)
+    except ValueError as error:
+        raise ConfigurationError(SOURCE, [str(error)]) from error
     with open_archive(given.name(), output.warn) as archive:
         _check_cluster(archive)
-        stores = [store for store in archive.stores if run_name is None or _has_run(store, archive.keys, run_name)]
-        if not stores:
-            raise QueryError(f"{run_name}: there is no such run; `tsctl gc ls` lists them")
-        chosen = [
-            (store, choose_undone(store, archive.keys, list_runs(store, archive.keys), run_name)) for store in stores
-        ]
-        for store, found in chosen:
-            with leased(store, archive.keys) as held:
-                undone = undo(held, archive.keys, found, now)
-            for skipped in undone.skipped:
-                output.warn(f"{skipped.where}: left out: {skipped.reason}")
-            output.text(
-                f"{store.location}: {found.run}: log.start of {counted(undone.lowered, 'partition')} was moved back; "
-                f"{counted(undone.unchanged, 'partition')} did not need it. The same policy moves it again: change the "
-                "policy, or set a hold"
-            )
-            done.append((store.location, found.run, undone))
+        if not any(map(wants, archive.known_names())):
+            raise QueryError(f"the archive has no topic {', '.join(chosen)}; tsctl ls lists them")
+        add_hold(archive.stores, archive.keys, hold, output.warn)
+        for found in show_hidden(archive, held_retention(archive, now), wants):
+            results.append(found)
+            for skipped in found.report.skipped:
+                if skipped.why.is_finding:
+                    output.warn(f"{skipped.where}: {skipped.reason}")
+            shown = counted(found.report.did["shown"], "partition")
+            none = "" if found.report.did["shown"] else "; nothing was hidden, and what is released stays so"
+            output.text(f"{found.location}: hold {hold.name} is set, {shown} shown again{none}")
+            output.text(f"{found.location}: report: tsctl gc log {found.report.run}")
+    output.text(f"retention keeps these topics until: tsctl hold rm {hold.name} --reason ...")
     if as_json:
-        runs = [
-            {"location": at, "run": name, "lowered": each.lowered, "unchanged": each.unchanged}
-            for at, name, each in done
-        ]
-        output.document({"runs": runs})
-    if any(each.skipped for _, _, each in done):
+        locations = [{"location": each.location, **fields_of(each)} for each in results]
+        output.document({"hold": hold.name, "locations": locations})
+    if any(each.is_finding for each in results):
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -236,124 +253,102 @@ def check(
 @gc.command("log")
 @with_groups
 def log(
-    run_name: Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as `tsctl gc ls` shows it.")],
+    run_name: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Name of the run, as the run printed it; default: list them.")
+    ] = None,
     *,
     given: ArchiveOptions,
 ) -> None:
-    """Print what became of each object of a plan, as JSON lines: partition, name, bytes, etag, outcome."""
-    output = Output(True)
-    count = 0
-    silent: list[str] = []
+    """Print the report of a run, as JSON lines: what it hid, showed, deleted and left out, and why."""
+    output, count = Output(True), 0
     with open_archive(given.name(), output.warn) as archive:
         _check_cluster(archive)
         for store in archive.stores:
-            for found in list_runs(store, archive.keys):
-                if found.run == run_name:
-                    count += 1
-                    lines = 0
-                    for line in read_log(store, found):
-                        output.line(line)
-                        lines += 1
-                    if not lines:
-                        silent.append(f"{store.location}: {run_name}: {without_log(store, archive.keys, found)}")
-    if not count:
-        raise QueryError(f"{run_name}: there is no such run; `tsctl gc ls` lists them")
-    for message in silent:
-        output.warn(message)
+            reports = list_reports(store, archive.keys) if run_name is None else ()
+            for info in sorted(reports, key=lambda info: info.modified, reverse=True):
+                name = info.key.removeprefix(archive.keys.gc).removesuffix(SUFFIX)
+                output.row({"run": name, "bytes": info.size, "location": store.location})
+            for line in read_report(store, archive.keys, run_name) if run_name is not None else ():
+                output.row(line)
+                count += 1
+    if run_name is not None and not count:
+        raise QueryError(f"{run_name}: there is no report of such a run; own.reports of the policy removes old ones")
+
+
+def _compared(archive: OpenArchive, policy: Policy) -> list[Skipped]:
+    """Return what a policy and the holds name, and the archive lacks."""
+    _check_cluster(archive)
+    _check_widths(archive)
+    topics, now = archive.known_names(), int(time.time() * 1000)
+    check_policy(policy, archive.keys.cluster, topics)
+    holds = [each.hold for each in list_holds(archive.stores, archive.keys, now, damaged=lambda _: None)]
+    return [Skipped("policy", each) for each in findings_of(policy, topics, holds)]
 
 
 def _run(
     archive: OpenArchive,
     policy: Policy,
     kafka: "KafkaCluster | None",
+    findings: Sequence[Skipped],
     output: Output,
-    summary: Summary,
+    results: list[LocationResult],
     *,
     ignore_fuse: bool,
 ) -> ExitCode:
-    _check_cluster(archive)
-    _warn_of_missing(archive, policy, output)
-    for found in run_archive(archive, policy, kafka, ignore_fuse=ignore_fuse, begun=summary.results.append):
-        _follow_store(archive, found)
-        show(found, output)
-    return ExitCode.FOUND if summary.is_finding else ExitCode.FINE
-
-
-def _follow_store(archive: OpenArchive, found: LocationResult) -> None:
-    """Give a new plan the times that later runs read: the store's clock can be ahead of this host's."""
-    planned = found.result.planned
-    if planned is None or planned.plan is None:
-        return
-    store = next(each for each in archive.stores if each.location == found.location)
-    with suppress(TieredStorageError):  # the run is over, and the times by this host's clock are nearly right
-        planned.plan = read_plan(store, archive.keys, planned.plan.run)
+    begun = results.append
+    for found in run_archive(archive, policy, kafka, findings, output.warn, ignore_fuse=ignore_fuse, begun=begun):
+        print_result(found, policy.grace, output)
+    return ExitCode.FOUND if any(each.is_finding for each in results) else ExitCode.FINE
 
 
 def _dry_run(
-    archive: OpenArchive, policy: Policy, kafka: "KafkaCluster | None", output: Output, *, with_objects: bool
+    archive: OpenArchive,
+    policy: Policy,
+    kafka: "KafkaCluster | None",
+    findings: Sequence[Skipped],
+    output: Output,
+    *,
+    with_objects: bool,
 ) -> ExitCode:
-    """Print what is due, with the same objects that a plan would have."""
-    _check_cluster(archive)
-    _warn_of_missing(archive, policy, output)
-    rows: list[tuple[str, int, int, int, int, str]] = []
+    """Print what a run would do at this moment."""
+    rows: list[dict[str, Any]] = []
 
-    def show_one(candidate: Candidate, objects: Sequence[PlannedObject]) -> None:
-        limit = "it is over" if candidate.over else str(candidate.limit)
-        rows.append(
-            (
-                candidate.keys.directory,
-                candidate.start,
-                candidate.target,
-                candidate.objects,
-                candidate.bytes,
-                limit,
-            )
-        )
-        if with_objects:
+    def show_one(keys: PartitionKeys, visit: Visit) -> None:
+        due = visit.candidate
+        if due is not None:
+            limit = "it is over" if due.limit is None else str(due.limit)
+            row = {"from": due.start, "to": due.target, "objects": due.objects, "bytes": due.bytes}
+            rows.append({"partition": keys.directory, "step": "hide", **row, "limit": limit})
+        elif visit.step in _STEPS and not visit.removed:
+            rows.append({"partition": keys.directory, "step": _STEPS[visit.step], **_NO_ROW})
+        if visit.removed:
+            row = {"objects": len(visit.removed), "bytes": sum(info.size for info in visit.removed)}
+            rows.append({"partition": keys.directory, "step": "delete", **_NO_ROW, **row})
+        for step, objects in (("hide", visit.due), ("delete", visit.removed)) if with_objects else ():
             for each in objects:
-                output.line({"key": candidate.keys.prefix + each.name, "bytes": each.size, "etag": each.etag})
+                output.row({"key": each.key, "bytes": each.size, "etag": each.etag, "step": step})
 
-    code, documents = ExitCode.FINE, []
-    for at, found, skipped, fuse, waiting in survey_archive(archive, policy, kafka, show_one):
-        for each in (*skipped, *found.skipped):
-            output.warn(f"{each.where}: left out: {each.reason}")
-        if fuse is not None:
-            output.warn(f"the fuse would blow: {fuse}")
-        if fuse is not None or any(each.why.is_finding for each in (*skipped, *found.skipped)):
-            code = ExitCode.FOUND
-        documents.append(
-            {
-                "location": at,
-                "partitions": found.partitions,
-                "due_partitions": len(found.candidates),
-                "objects": found.objects,
-                "bytes": found.bytes,
-                "fuse": fuse,
-                "waits": [
-                    {"run": plan.run, "until": iso(plan.until), "objects": plan.objects, "bytes": plan.bytes}
-                    for plan in waiting
-                ],
-            }
-        )
+    results = []
+    for found in survey_archive(archive, policy, kafka, findings, show_one):
+        results.append(found)
+        for skipped in found.report.skipped:
+            output.warn(f"{skipped.where}: {skipped.reason}")
+        if found.found.fuse is not None:
+            output.warn(f"the fuse would blow: {found.found.fuse}")
         output.text(
-            f"{at}: {counted(found.objects, 'object')} of {size(found.bytes)} would be planned, in "
-            f"{len(found.candidates):,} of {counted(found.partitions, 'partition')} of topics with a rule"
+            f"{found.location}: due to hide: {counted(found.found.objects, 'object')} of "
+            f"{size(found.found.due_bytes)}; to delete: {found.found.going:,} of {size(found.found.going_bytes)}, in "
+            f"{counted(found.found.partitions, 'partition')} of topics with a rule"
         )
-        for plan in waiting:
-            output.text(
-                f"{at}: plan {plan.run} waits until {iso(plan.until)}; {plan.objects:,} of these objects are in it"
-            )
-    if with_objects:
-        return code
-    if output.as_json:
-        due = [dict(zip(("partition", "from", "to", "objects", "bytes", "limit"), row, strict=True)) for row in rows]
-        output.document({"locations": documents, "due": due})
-    elif rows:
-        output.table(
-            ("PARTITION", "FROM", "TO", "OBJECTS", "SIZE", "NEXT LIMIT"),
-            [[*row[:4], size(row[4]), row[5]] for row in rows],
+    if output.as_json and not with_objects:
+        output.document(
+            {"locations": [{"location": each.location, **fields_of(each)} for each in results], "due": rows}
         )
-    return code
+    elif rows and not with_objects:
+        columns = ("partition", "step", "from", "to", "objects", "bytes", "limit")
+        table = [[size(row[each]) if each == "bytes" else row[each] for each in columns] for row in rows]
+        output.table(("PARTITION", "STEP", "FROM", "TO", "OBJECTS", "SIZE", "NEXT LIMIT"), table)
+    return ExitCode.FOUND if any(each.is_finding for each in results) else ExitCode.FINE
 
 
 def _refuse_with_dry_run(**given: bool) -> None:
@@ -383,15 +378,6 @@ def _kafka(bootstrap: str | None, command_config: Path | None) -> "KafkaCluster 
     return KafkaCluster(bootstrap, {} if command_config is None else read_client_properties(command_config))
 
 
-def _warn_of_missing(archive: OpenArchive, policy: Policy, output: Output) -> None:
-    """Warn of topics of the policy that the archive lacks: a misspelt rule would have no effect without a message."""
-    if missing := missing_topics(policy, archive.known_names()):
-        output.warn(
-            f"the archive has no topic {some(missing)} today, which the policy names; its rule concerns it as soon as "
-            "the archive has it"
-        )
-
-
 def _check_cluster(archive: OpenArchive) -> None:
     """Refuse a cluster that no store has an object of. Topics that were all collected leave the cluster's own objects.
 
@@ -403,5 +389,18 @@ def _check_cluster(archive: OpenArchive) -> None:
         archive.names()
 
 
-def _has_run(store: ObjectStore, keys: ClusterKeys, name: str) -> bool:
-    return name in {run.run for run in list_runs(store, keys)}
+def _check_widths(archive: OpenArchive) -> None:
+    """Refuse a cluster with keys of several widths: agents write the layout, and copies of `log.start` have no width.
+
+    Raises:
+        QueryError: a store has keys of another width.
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+    own = max(archive.keys.entropy_bits, 0)
+    for store in archive.stores:
+        if others := sorted(entropy_widths(store, archive.keys.cluster) - {own}):
+            raise QueryError(
+                f"{store.location} has keys of cluster {archive.keys.cluster} with "
+                f"{', '.join(counted(bits, 'entropy bit') for bits in others)}, and {archive.keys.layout} has {own}; "
+                "find out which are right before anything is deleted"
+            )

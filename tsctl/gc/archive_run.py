@@ -1,28 +1,33 @@
-"""A run of `tsctl gc` on all stores of an archive, and a dry run."""
+"""A run of `tsctl gc` on all stores of an archive, a dry run, an undo, and what is hidden at this moment."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
-from ts_common.archive.gc_plans import PlannedObject
-from ts_common.store.contract import ObjectStore
+from ts_common.archive.catalog import StoredLogStart, read_log_start
+from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
+from ts_common.errors import CorruptData, NewerFormat, QueryError
+from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
+from ts_common.wording import counted
 from tsctl.archive_options import ArchiveLocation, OpenArchive
-from tsctl.gc.deletion import Locked
-from tsctl.gc.lease import leased
-from tsctl.gc.own_objects import delete_old
-from tsctl.gc.policy import Fuse, Policy
-from tsctl.gc.policy_retention import PolicyRetention, read_absent
-from tsctl.gc.retention import Skipped
-from tsctl.gc.run import RunResult, Settings, run_once, store_time
-from tsctl.gc.survey import Candidate, Survey, survey
-from tsctl.gc.topic_incarnations import read_topic_incarnations
-from tsctl.gc.waiting import WaitingPlan, read_waiting
+from tsctl.gc.incarnations import note_absent, read_topic_incarnations
+from tsctl.gc.objects import Locked, Outcome
+from tsctl.gc.partition import Work
+from tsctl.gc.policy import Fuse, OwnObjects, Policy, parse_policy
+from tsctl.gc.policy_retention import PolicyRetention
+from tsctl.gc.report import Report, list_reports
+from tsctl.gc.retention import Retention, Skipped
+from tsctl.gc.run import FUSE_WAY_OUT, LOG_OF_DELETIONS, Found, Show, discarded_plans, run_once
+from tsctl.output import Output, size
 
 if TYPE_CHECKING:
     from tsctl.verify.kafka_cluster import KafkaCluster
 
-_NO_FUSE = Fuse.model_validate({"share": "100%"})
+NO_FUSE: Final = Fuse.model_validate({"share": "100%"})
+_SKEW_MS: Final = 15 * 60_000  # S3 rejects requests of a clock that is further off
+_RELEASED: Final = "released"
+_HIDDEN: Final = "hidden"
 
 
 @dataclass(slots=True)
@@ -31,27 +36,33 @@ class LocationResult:
 
     Attributes:
         location: of the store.
-        result: of both phases.
-        old: number of objects of retention itself, of repairs and of checks that were deleted by their ages.
-        old_failed: why some of them were not deleted, by key.
-        now: of the run, milliseconds since the epoch.
+        report: of the run.
+        found: what is due.
+        old: what became of objects that retention, repairs and checks wrote, and whose time is over.
     """
 
     location: str
-    result: RunResult
-    now: int
-    old: int = 0
-    old_failed: Mapping[str, Exception] = field(default_factory=dict)
+    report: Report
+    found: Found = field(default_factory=Found)
+    old: DeleteOutcome = field(default_factory=lambda: DeleteOutcome((), (), {}))
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether the operator must act."""
+        doubts = any(skipped.why.is_finding for skipped in self.report.skipped)
+        return bool(doubts or self.report.errors or self.found.fuse is not None or self.old.failed)
 
 
 def run_archive(
     archive: OpenArchive,
     policy: Policy,
     kafka: "KafkaCluster | None",
+    findings: Sequence[Skipped],
+    warn: Callable[[str], None],
     *,
     ignore_fuse: bool = False,
-    advance: Callable[[], None] = lambda: None,
     begun: Callable[[LocationResult], object] = lambda _: None,
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[LocationResult]:
     """Run retention on each location of an archive, and yield what it did there.
 
@@ -59,88 +70,165 @@ def run_archive(
         archive: with open stores.
         policy: of the cluster.
         kafka: the running cluster; None if the command line does not name it.
-        ignore_fuse: whether the run may plan more than the fuse allows.
-        advance: is called after each partition of each phase.
+        findings: what the policy names and the archive lacks.
+        warn: is called with a sentence for the operator.
+        ignore_fuse: whether the run may hide more than the fuse allows.
         begun: is called with the result of each location before it has anything: an error can end the run later.
+        clock: returns seconds since the epoch.
 
     Raises:
         QueryError: a clock is wrong, or the running cluster is probably another one.
         ConfigurationError: a reader of the policy does not exist, or the policy needs the running cluster.
-        StaleStateError: another collector runs on a location, or got its lease meanwhile.
-        CorruptData, NewerFormat: an object of a reader or of retention is damaged, or of a later release.
+        StaleStateError: a collector of an earlier release still runs.
+        CorruptData, NewerFormat: an object of a reader is damaged, or of a later release.
         ClusterAway, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
-    fuse = _NO_FUSE if ignore_fuse else policy.fuse
-    settings = Settings(policy.grace, fuse, {**policy.as_json(), "digest": policy.digest()})
     for location in archive.locations:
-        location.store.check()
-        with leased(location.store, archive.keys) as store:
-            now = store_time(store, archive.keys)
-            retention = _retention(archive, replace(location, store=store), policy, kafka, now, writes=True)
-            locked = locked_by(store, now)
-            found = LocationResult(store.location, RunResult(), now)
-            begun(found)
-            run_once(
-                store,
-                archive.keys,
-                location.has,
-                retention,
-                settings,
-                now,
-                locked=locked,
-                advance=advance,
-                result=found.result,
-            )
-            old = delete_old(store, archive.keys, policy.own, now, locked=locked)
-            found.old, found.old_failed = len(old.removed), old.failed
-        yield found
+        store, keys, result = location.store, archive.keys, LocationResult(location.store.location, Report())
+        store.check()
+        with result.report.writing(store, keys):
+            begun(result)
+            now = begin(store, keys, result.report, clock)
+            _add(findings, result)
+            began = store.head(result.report.key(keys)).modified
+            plans = discarded_plans(store, keys, began, warn)
+            retention = _retention(archive, location, policy, kafka, now, writes=True)
+            work = work_in(store, keys, retention, now, policy.grace, result.report, is_first=bool(plans))
+            incarnations = read_topic_incarnations(store, keys, location.has, result.report.skip)
+            run_once(work, incarnations, NO_FUSE if ignore_fuse else policy.fuse, found=result.found)
+            if plans:  # a run that is killed before leaves them, and what they hid, to the next
+                store.delete_matching(plans)
+            result.old = delete_old(store, keys, policy.own, now, work.locked)
+            _end(result)
+        yield result
+
+
+def _end(result: LocationResult) -> None:
+    why = {} if result.found.fuse is None else {"fuse": result.found.fuse}
+    result.report.line(did="ended", failed=result.is_finding, **why)
+
+
+def begin(store: ObjectStore, keys: ClusterKeys, report: Report, clock: Callable[[], float] = time.time) -> int:
+    """Write the first line of a report, and return the lesser of this host's and the store's time, ms since the epoch.
+
+    Raises:
+        QueryError: they differ by more than a quarter of an hour.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    own = int(clock() * 1000)
+    report.head(own)
+    report.write(store, keys)
+    stored = int(store.head(report.key(keys)).modified * 1000)
+    if abs(own - stored) > _SKEW_MS:
+        raise QueryError(
+            f"the clock of this host differs by {abs(own - stored) // 1000} s from the clock of {store.location}; "
+            "set it before anything is deleted by age"
+        )
+    return min(own, stored)
+
+
+def work_in(
+    store: ObjectStore,
+    keys: ClusterKeys,
+    retention: Retention,
+    now: int,
+    grace: int,
+    report: Report,
+    *,
+    is_first: bool = False,
+) -> Work:
+    """Return a run in one store.
+
+    Raises:
+        AccessDenied: this identity may not read whether the bucket has object lock.
+        StoreUnavailable, BucketMissing: the store failed.
+    """
+    copies = {info.key for info in store.list(keys.log_start_copies)}
+    return Work(store, keys, retention, now, grace, copies, locked_by(store, now), report, is_first)
+
+
+def _add(findings: Iterable[Skipped], result: LocationResult) -> None:
+    for each in findings:
+        result.report.skip(each)
 
 
 def survey_archive(
-    archive: OpenArchive,
-    policy: Policy,
-    kafka: "KafkaCluster | None",
-    show: Callable[[Candidate, Sequence[PlannedObject]], None],
-) -> Iterator[tuple[str, Survey, Sequence[Skipped], str | None, Sequence[WaitingPlan]]]:
-    """Yield, for each location, what is due at this moment, topics that are left out, why the fuse blows, and plans.
-
-    It writes nothing. The objects of a plan that waits are due too. The fuse does not count them, because the next run
-    deletes them before it plans.
+    archive: OpenArchive, policy: Policy, kafka: "KafkaCluster | None", findings: Sequence[Skipped], show: Show
+) -> Iterator[LocationResult]:
+    """Yield, for each location, what is due at this moment; it writes nothing.
 
     Args:
         archive: with open stores.
         policy: of the cluster.
         kafka: the running cluster; None if the command line does not name it.
-        show: is called with each candidate and its objects.
+        findings: what the policy names and the archive lacks.
+        show: as in `run_once`.
 
     Raises:
         As `run_archive`.
     """
     for location in archive.locations:
         location.store.check()
-        now = int(time.time() * 1000)
+        now, result = int(time.time() * 1000), LocationResult(location.store.location, Report())
+        _add(findings, result)
         retention = _retention(archive, location, policy, kafka, now, writes=False)
-        skipped: list[Skipped] = []
-        incarnations = read_topic_incarnations(location.store, archive.keys, location.has, skipped.append)
-        waiting = read_waiting(location.store, archive.keys)
+        work = work_in(location.store, archive.keys, retention, now, policy.grace, result.report)
+        incarnations = read_topic_incarnations(location.store, archive.keys, location.has, result.report.skip)
+        run_once(work, incarnations, policy.fuse, writes=False, show=show, found=result.found)
+        yield result
 
-        def show_one(
-            candidate: Candidate, objects: Sequence[PlannedObject], waiting: Sequence[WaitingPlan] = waiting
-        ) -> None:
-            show(candidate, objects)
-            for plan in waiting:
-                objects = plan.note(candidate, objects)
 
-        found = survey(location.store, incarnations, retention, now, show=show_one)
-        objects, size, whole = (
-            total - sum(parts)
-            for total, parts in (
-                (found.objects, [plan.objects for plan in waiting]),
-                (found.bytes, [plan.bytes for plan in waiting]),
-                (found.whole, [plan.segment_bytes for plan in waiting]),
-            )
-        )
-        yield location.store.location, found, skipped, policy.fuse.blown(objects, size, whole), waiting
+def show_hidden(archive: OpenArchive, retention: Retention, wants: Callable[[str], bool]) -> Iterator[LocationResult]:
+    """Show what is hidden of topics under a hold, and yield what was shown in each location.
+
+    Args:
+        archive: with open stores.
+        retention: that keeps these topics.
+        wants: chooses topics.
+
+    Raises:
+        QueryError: a clock is wrong.
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+    for location in archive.locations:
+        store, result = location.store, LocationResult(location.store.location, Report())
+        with result.report.writing(store, archive.keys):
+            now = begin(store, archive.keys, result.report)
+            work = work_in(store, archive.keys, retention, now, 0, result.report, is_first=True)
+            incarnations = read_topic_incarnations(store, archive.keys, lambda _: True, result.report.skip)
+            run_once(work, (each for each in incarnations if wants(each.topic)), NO_FUSE, found=result.found)
+            _end(result)
+        yield result
+
+
+def held_retention(archive: OpenArchive, now: int) -> Retention:
+    """Return a retention that keeps everything, by the holds of the archive; `now` in milliseconds since the epoch."""
+    policy = parse_policy({"cluster": archive.keys.cluster, "rules": []}, "undo")
+    return PolicyRetention(policy, archive.stores, archive.keys, now)
+
+
+def list_states(store: ObjectStore, keys: ClusterKeys) -> Iterator[dict[str, Any]]:
+    """Yield the state of each partition that retention wrote: `hidden` if it can be shown again, else `released`.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    for info in store.list(keys.log_start_copies):
+        try:
+            copy = read_log_start(store, info.key)
+        except (CorruptData, NewerFormat) as error:
+            damaged = info.key.rpartition("/")[2]
+            yield {"partition": damaged, "state": str(error), "floor": None, "start": None, "since": None}
+            continue
+        if copy is not None and copy.content.offset:
+            yield _state(info, copy)
+
+
+def _state(info: ObjectInfo, copy: StoredLogStart) -> dict[str, Any]:
+    start, floor = copy.content.offset, copy.content.floor
+    state = _HIDDEN if floor is None or floor < start else _RELEASED
+    partition = info.key.rpartition("/")[2]
+    return {"partition": partition, "state": state, "floor": floor, "start": start, "since": copy.modified}
 
 
 def _retention(
@@ -154,7 +242,7 @@ def _retention(
 ) -> PolicyRetention:
     absent = None
     if policy.deleted_topics is not None and kafka is not None:
-        absent = read_absent(location.store, archive.keys, kafka, location.has, now, writes=writes)
+        absent = note_absent(location.store, archive.keys, kafka, location.has, now, writes=writes)
     others = (store for store in archive.stores if store.location != location.store.location)
     stores = [location.store, *others]
     return PolicyRetention(policy, stores, archive.keys, now, kafka, absent, location.options)
@@ -163,13 +251,111 @@ def _retention(
 def locked_by(store: ObjectStore, now: int) -> Locked:
     """Return a function that finds objects which the store keeps; without object lock it sends no request.
 
-    Args:
-        store: of the objects.
-        now: milliseconds since the epoch, by its clock.
-
     Raises:
         AccessDenied: this identity may not read whether the bucket has object lock.
     """
     if not store.protection().locks:
         return lambda _: {}
     return lambda keys: {key: lock.reason for key, lock in store.locked(keys, now / 1000).items()}
+
+
+def delete_old(
+    store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int, locked: Locked = lambda _: {}
+) -> DeleteOutcome:
+    """Delete reports, answers of repairs and probes that are older than their ages; `now` in ms since the epoch.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    logs = (
+        info
+        for info in store.list(keys.gc)
+        if LOG_OF_DELETIONS in info.key.removeprefix(keys.gc) and ".jsonl" in info.key
+    )
+    kinds = (
+        (list_reports(store, keys), own.reports),
+        (logs, own.reports),  # of deletions by an earlier release
+        (store.list(keys.repairs), own.repairs),
+        (store.list(PROBE_NAME), own.probes),
+    )
+    etags = {info.key: info.etag for kind, age in kinds for info in kind if now - info.modified * 1000 >= age}
+    held: Mapping[str, str] = locked(list(etags)) if etags else {}
+    return store.delete_matching({key: etag for key, etag in etags.items() if key not in held})
+
+
+def print_result(result: LocationResult, grace: int, output: Output) -> None:
+    """Print what a run did in one location: lines of text, or one JSON line."""
+    report, found = result.report, result.found
+    for skipped in report.skipped:
+        output.warn(
+            f"{skipped.where}: {skipped.reason}" if skipped.why.is_finding else _kept(skipped.where, skipped.reason)
+        )
+    for line in (*report.errors, *(f"{key}: {error}" for key, error in result.old.failed.items())):
+        output.warn(f"not deleted: {line}")
+    if found.fuse is not None:
+        output.warn(f"the fuse has blown, so nothing was hidden: {found.fuse}; {FUSE_WAY_OUT}")
+    for line in _lines(result, grace):
+        output.text(f"{result.location}: {line}")
+    if output.as_json:
+        output.line({"location": result.location, **fields_of(result)})
+
+
+def _kept(where: str, reason: str) -> str:
+    return f"{where}: kept: {reason}"
+
+
+def _lines(result: LocationResult, grace: int) -> Iterator[str]:
+    report, found = result.report, result.found
+    removed = report.outcomes[Outcome.REMOVED]
+    others = ", ".join(
+        f"{n:,} {outcome}" for outcome, n in sorted(report.outcomes.items()) if outcome != Outcome.REMOVED
+    )
+    if report.outcomes:
+        yield f"deleted: {counted(removed, 'object')} of {size(report.bytes)}{f'; {others}' if others else ''}"
+    if report.did["shown"]:
+        yield f"shown again: {counted(report.did['shown'], 'partition')}"
+    if report.did[_HIDDEN]:
+        yield (
+            f"hidden: {counted(sum(each.objects for each in found.hidden), 'object')} of "
+            f"{size(sum(each.bytes for each in found.hidden))} in "
+            f"{counted(report.did[_HIDDEN], 'partition')}; the first run after {_time(grace)} deletes them; until then "
+            "a hold, or tsctl gc undo, shows them again"
+        )
+    if report.did["stays"]:
+        yield (
+            f"former incarnations and old places that stay: {report.did['stays']:,}; deleted_topics and old_places of "
+            "the policy collect them"
+        )
+    if found.in_grace:
+        yield f"hidden before, and in their grace: {counted(found.in_grace, 'partition')}"
+    if not (report.outcomes or report.did[_HIDDEN] or report.did["shown"] or found.in_grace):
+        did = "nothing was hidden, shown or deleted" if report.skipped or found.fuse else "nothing is due"
+        yield f"{did}; partitions checked, of topics with a rule: {found.partitions}"
+    if result.old.removed:
+        yield f"{counted(len(result.old.removed), 'old object')} of reports, repairs and checks deleted"
+    yield f"report: tsctl gc log {report.run}"
+
+
+def _time(milliseconds: int) -> str:
+    hours, rest = divmod(milliseconds // 60_000, 60)
+    return f"{hours} h" if not rest else f"{hours} h {rest} min" if hours else f"{rest} min"
+
+
+def fields_of(result: LocationResult) -> dict[str, object]:
+    """Return the JSON values of what a run did."""
+    report, found = result.report, result.found
+    return {
+        "run": report.run,
+        "hidden_partitions": report.did[_HIDDEN],
+        "shown_partitions": report.did["shown"],
+        "due_objects": found.objects,
+        "due_bytes": found.due_bytes,
+        "deleted": {str(outcome): count for outcome, count in sorted(report.outcomes.items())},
+        "deleted_bytes": report.bytes,
+        "partitions": found.partitions,
+        "waiting_partitions": found.waiting,
+        "staying": report.did["stays"],
+        "left_out": [{"where": each.where, "why": str(each.why), "reason": each.reason} for each in report.skipped],
+        "fuse": found.fuse,
+        "old_objects": len(result.old.removed),
+    }

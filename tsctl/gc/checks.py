@@ -44,7 +44,7 @@ from ts_common.errors import (
 )
 from ts_common.model import TopicPartition
 from ts_common.store.clock import REPORTED_SKEW_SECONDS, skew_between
-from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
+from ts_common.store.contract import Condition, DeleteOutcome, IfMatch, ObjectInfo, ObjectStore
 from ts_common.store.factory import Scheme
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.retry import PROBE_ATTEMPTS, PROBE_POLICY
@@ -145,36 +145,42 @@ def _writes(store: ObjectStore, keys: ClusterKeys, clock: Callable[[], float]) -
     except AccessDenied as denied:
         yield _warning("clock", "not compared: the probe was not written")
         yield _warning("conditional delete", f"not tried: this identity may not put {PROBE_PREFIX}...")
-        yield _error("rights", f"this identity may not write; a run puts log.start, plans and logs: {denied}")
+        yield _error("rights", f"this identity may not write; a run puts log.start, its copy and a report: {denied}")
         return
     yield _clock(skew_between(before, first.modified, after))
     outcome = store.delete_matching({key: first.etag})
-    for failure in outcome.failed.values():
-        if not isinstance(failure, AccessDenied):
-            raise failure
-    is_kept = outcome.kept == (key,)
+    _denied(outcome)
     if outcome.removed:
         yield _error(
             "conditional delete",
-            f"{store.location} removed an object that has another ETag than the delete named: a plan would delete "
-            "objects that were written since; delete nothing there",
+            f"{store.location} removed an object that has another ETag than the delete named: a run would delete "
+            "objects that were written since its listing; delete nothing there",
         )
-    outcome = store.delete_matching({key: second.etag})
-    for error in outcome.failed.values():
-        if not isinstance(error, AccessDenied):
-            raise error
+    if (error := _denied(store.delete_matching({key: second.etag}))) is not None:
         yield _warning("conditional delete", f"not tried: this identity may not delete {key}, which stays: {error}")
-        return
-    if is_kept:
+    elif outcome.kept:
         yield _condition(store)
         yield from _rights(store, keys)
 
 
-def _put(store: ObjectStore, key: str, content: bytes) -> ObjectInfo:
+def _put(store: ObjectStore, key: str, content: bytes, condition: Condition = None) -> ObjectInfo:
     try:
-        return PROBE_POLICY(lambda: store.put(key, content + _PROBE))
+        return PROBE_POLICY(lambda: store.put(key, content + _PROBE, condition=condition))
     except OutcomeUnknown as error:
         raise StoreUnavailable(f"{store.location}/{key}: no response to a put, {PROBE_ATTEMPTS} times") from error
+
+
+def _denied(outcome: DeleteOutcome) -> AccessDenied | None:
+    """Return why this identity may not delete a key.
+
+    Raises:
+        StoreUnavailable: another failure.
+    """
+    for error in outcome.failed.values():
+        if not isinstance(error, AccessDenied):
+            raise error
+        return error
+    return None
 
 
 def _clock(skew: float) -> Check:
@@ -203,14 +209,14 @@ def _rights(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
         yield _warning("rights", "to delete and to put were not tried: without conditions the requests would write")
         return
     later, first = (keys.partition(TopicPartition(name, 0)) for name in (_LATER, _FIRST))
-    plan = f"{keys.gc_runs}{_LATER}"
-    deletes = [*_removed_by_runs(later), plan, f"{keys.repairs}{_LATER}", _LATER]
-    puts = [later.log_start, plan]
+    own = [keys.log_start_copy(later), f"{keys.gc}{_LATER}"]
+    deletes = [*_removed_by_runs(later), *own, f"{keys.repairs}{_LATER}", _LATER]
+    puts = [later.log_start, *own]
     denied = [f"delete {key}: {error}" for key in deletes if (error := _denied_delete(store, key))]
     denied += [f"put {key}: {error}" for key in puts if (error := _denied_put(store, key))]
     yield from (_error("rights", f"this identity may not {each}") for each in denied)
     if not denied:
-        yield _ok("rights", "this identity may delete what retention removes, and put log.start, plans and logs")
+        yield _ok("rights", "this identity may delete what retention removes, and put log.start, its copy and reports")
     more = [f"delete {name}" for name, key in _marks(later, first) if not _denied_delete(store, key)]
     more += [
         f"put {name}"
@@ -240,28 +246,18 @@ def _marks(later: PartitionKeys, first: PartitionKeys) -> list[tuple[str, str]]:
 
 
 def _denied_delete(store: ObjectStore, key: str) -> AccessDenied | None:
-    """Return why this identity may not delete a key without an object.
-
-    Raises:
-        StoreUnavailable: another failure.
-    """
-    for error in store.delete_matching({key: _OF_NO_OBJECT}).failed.values():
-        if not isinstance(error, AccessDenied):
-            raise error
-        return error
-    return None
+    """Return why this identity may not delete a key without an object."""
+    return _denied(store.delete_matching({key: _OF_NO_OBJECT}))
 
 
 def _denied_put(store: ObjectStore, key: str) -> AccessDenied | None:
     """Return why this identity may not put a key without an object; the condition does not hold."""
     try:
-        PROBE_POLICY(lambda: store.put(key, _PROBE, condition=IfMatch(_OF_NO_OBJECT)))
+        _put(store, key, b"", IfMatch(_OF_NO_OBJECT))
     except AccessDenied as denied:
         return denied
     except (PreconditionFailed, ObjectNotFound):
         return None
-    except OutcomeUnknown as error:
-        raise StoreUnavailable(f"{store.location}/{key}: no response to a put, {PROBE_ATTEMPTS} times") from error
     raise StoreUnavailable(
         f"{store.location}/{key}: the store accepted a put whose condition does not hold; remove the object"
     )

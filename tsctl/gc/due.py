@@ -6,7 +6,8 @@ timestamp (-1, or a Java uploader's segment) its age counts from the shipping. N
 less than the least time, by the store's own clock too, whatever the clocks of producers and agents were.
 
 The start moves up to the first copy that stays. It passes neither the segments that the commit names, nor its last
-stable offset, nor offsets that are still needed.
+stable offset, nor offsets that are still needed. Nor does it pass an unrecorded hole above the last copy that is due:
+that loss can be repaired, and its records are inside the policy.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from math import inf
 
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.plan import ReadRange
+from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView
 
 
@@ -28,11 +29,13 @@ class Rule:
         age: milliseconds; None if age alone makes nothing due.
         size: living bytes of a partition that stay; None if size alone makes nothing due.
         least: milliseconds that the store has each segment.
+        compacted: whether records of a compacted topic can be due, though they can be the only ones of their keys.
     """
 
     age: int | None = None
     size: int | None = None
     least: int = 0
+    compacted: bool = False
 
 
 class Limit(StrEnum):
@@ -43,6 +46,9 @@ class Limit(StrEnum):
     COMMIT = "the segments that the commit names"
     TRANSACTION = "an open transaction"
     NEEDED = "offsets that are still needed"
+    HOLE = "a hole that can be repaired"
+    HELD = "a hold"
+    KEPT = "the policy, which keeps everything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,8 @@ def due(view: PartitionView, commit: Commit, rule: Rule, now: int, needed_from: 
     Raises:
         CorruptData: as `PartitionView.plan`.
     """
-    plan = [step for step in view.plan(view.start, view.end) if isinstance(step, ReadRange)]
+    whole = view.plan(view.start, view.end)
+    plan = [step for step in whole if isinstance(step, ReadRange)]
     limits = {
         Limit.RULE: max(_by_age(view, rule, now), _by_size(plan, rule, view.start)),
         Limit.LEAST_TIME: _first(view, (each for each in view.copies if _stored(each, now) < rule.least)),
@@ -84,7 +91,23 @@ def due(view: PartitionView, commit: Commit, rule: Rule, now: int, needed_from: 
         Limit.NEEDED: view.end if needed_from is None else needed_from,
     }
     limit = min(limits, key=lambda each: limits[each])  # of equal ones the first
-    return Due(max(view.start, limits[limit]), limit)
+    start = max(view.start, limits[limit])
+    if (hole := _hole_before(whole, start)) is not None:
+        return Due(hole, Limit.HOLE)
+    return Due(start, limit)
+
+
+def _hole_before(plan: Sequence[ReadRange | Hole], start: int) -> int | None:
+    """Return where the first unrecorded hole above the last range below an offset begins; None without one."""
+    found = None
+    for step in plan:
+        if step.start >= start:
+            break
+        if isinstance(step, ReadRange):
+            found = None
+        elif not step.recorded and found is None:
+            found = step.start
+    return found
 
 
 def record_time(copy: SegmentCopy) -> int | None:
@@ -120,10 +143,10 @@ def _by_age(view: PartitionView, rule: Rule, now: int) -> int:
 
 def _by_size(plan: Sequence[ReadRange], rule: Rule, start: int) -> int:
     """Return the greatest start that leaves at least as many bytes; a copy that is not read has no living bytes."""
-    left, seen = 0, set[str]()
+    left = 0
     for step in reversed(plan if rule.size is not None else ()):
-        left += sum(copy.segment.size for copy in step.copies if copy.key not in seen)
-        seen.update(copy.key for copy in step.copies)
+        # One copy at most, in the range with its base. Coverage is known by cache objects, which agents can forge.
+        left += max((copy.segment.size for copy in step.copies if copy.base >= step.start), default=0)
         if rule.size is not None and left >= rule.size:
             return step.start
     return start

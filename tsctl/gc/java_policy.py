@@ -7,15 +7,13 @@
     ts.segment.uploader.segment.manager.gc.retention.seconds=34560000
     ts.segment.uploader.segment.manager.gc.orders.retention.seconds=-1
 
-The Java uploader (pinterest/tiered-storage, `SegmentUploaderConfiguration` and `SegmentManager`) deletes every segment
-whose time is earlier than now minus the topic's retention, else the general one; an interval below 1 switches it off.
-Here it differs where it would delete what no value names:
+The Java uploader (pinterest/tiered-storage, `SegmentManager`) deletes every segment whose time is earlier than now
+minus the topic's retention, else the general one; an interval below 1 switches it off. What no value names differs:
 
 - Its defaults (an interval of an hour, a retention of three days) do not apply. A value that is absent deletes nothing.
-- A retention of -1 deletes everything there, since it makes the time a future one. Here a negative value keeps
-  everything of the topic.
-- A segment also stays for its retention, or for a week if that is less, after its shipping.
-- A retention of less than an hour is an error.
+- A negative retention deletes everything there, since it makes the time a future one. Here it keeps everything.
+- A segment also stays for its retention, or for a week if that is less, after its shipping. A retention below an hour
+  is an error; one of an hour or more needs no confirmation.
 """
 
 from typing import Any, Final
@@ -39,11 +37,12 @@ _LEAST_SECONDS: Final = 7 * 24 * _HOUR_SECONDS
 _MOST_SECONDS: Final = 2**31 - 1  # Java's int
 
 
-def policy_of_java(config: ClusterConfig) -> Policy | None:
+def policy_of_java(config: ClusterConfig, cluster: str) -> Policy | None:
     """Return the policy that a cluster's file has for the Java uploader; None if it deletes nothing.
 
     Args:
         config: the settings of the file.
+        cluster: its id.
 
     Raises:
         ConfigurationError: a value is no number, or a topic has no legal name; with every problem.
@@ -65,13 +64,14 @@ def policy_of_java(config: ClusterConfig) -> Policy | None:
     if max(ages.values(), default=-1) < 0:
         return None
     named = sorted(ages, key=lambda topic: (topic == _ALL, topic))  # the general one is last
-    return parse_policy({"rules": [_rule(topic, ages[topic]) for topic in named]}, _SOURCE)
+    return parse_policy({"cluster": cluster, "rules": [_rule(topic, ages[topic]) for topic in named]}, _SOURCE)
 
 
 def _rule(topic: str, seconds: int) -> dict[str, Any]:
     if seconds < 0:
         return {"topics": topic, "keep": True}
-    return {"topics": topic, "max_age": f"{seconds}s", "least_time": f"{min(seconds, _LEAST_SECONDS)}s"}
+    least = f"{min(seconds, _LEAST_SECONDS)}s"
+    return {"topics": topic, "max_age": f"{seconds}s", "least_time": least, "confirm_small": True}
 
 
 def _age(key: str, value: str, problems: list[str]) -> int:

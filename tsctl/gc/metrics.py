@@ -5,8 +5,10 @@ value, and a Pushgateway keeps what is not pushed. The label `cluster` distingui
 write one file.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,9 @@ from prometheus_client.samples import Sample
 from ts_common.errors import OperatorError
 from ts_common.metrics_file import MetricsTextFile
 from ts_common.redaction import redacted
+from tsctl.gc.archive_run import LocationResult
+from tsctl.gc.objects import Outcome
+from tsctl.gc.retention import Why
 
 PREFIX: Final = "ts_gc"
 JOB: Final = "tsctl-gc"
@@ -36,21 +41,21 @@ class GcMetrics:
         cluster: id of the cluster.
         began: seconds since the epoch.
         ended: seconds since the epoch.
-        failed: whether the run ended with an error, or could not delete or plan all that it should.
+        failed: whether the run ended with an error, or could not delete or hide all that it should.
         interval: seconds between two runs, by their schedule.
-        planned_objects: objects of the plans that the run wrote.
-        planned_bytes: of these objects.
+        hidden_objects: objects that the run hid.
+        hidden_bytes: of these objects.
         deleted_objects: objects that the run deleted.
         deleted_bytes: of these objects.
-        kept_objects: planned objects that stay, because they have another ETag now.
-        locked_objects: planned objects that stay, because the store retains them.
-        failed_objects: planned objects whose delete failed.
+        kept_objects: due objects that stay, because they have another ETag now.
+        locked_objects: due objects that stay, because the store retains them.
+        failed_objects: due objects whose delete failed.
         held_partitions: partitions that a hold keeps.
         waiting_partitions: partitions that wait for a reader of `until_read_by`.
         overdue_partitions: partitions of these whose reader is later than the longest wait.
-        oldest_due: when the oldest object that is due and still stored became due, in seconds since the epoch; None
+        oldest_due: when the oldest object that is due and still stored was hidden, in seconds since the epoch; None
             if no object is due.
-        fuse_blown: whether more was due than the fuse allows, so that the run planned nothing.
+        fuse_blown: whether more was due than a fuse allows.
     """
 
     cluster: str
@@ -58,8 +63,8 @@ class GcMetrics:
     ended: float
     failed: bool
     interval: float = DAY_SECONDS
-    planned_objects: int = 0
-    planned_bytes: int = 0
+    hidden_objects: int = 0
+    hidden_bytes: int = 0
     deleted_objects: int = 0
     deleted_bytes: int = 0
     kept_objects: int = 0
@@ -78,19 +83,86 @@ _TEXTS: Final = {
     "last_run_failed": "1 if the last run failed, else 0.",
     "last_run_duration_seconds": "Seconds of the last run.",
     "interval_seconds": "Seconds between two runs, by their schedule.",
-    "planned_objects": "Objects of the plans that the last run wrote.",
-    "planned_bytes": "Bytes of these objects.",
+    "hidden_objects": "Objects that the last run hid; a later run deletes them.",
+    "hidden_bytes": "Bytes of these objects.",
     "deleted_objects": "Objects that the last run deleted.",
     "deleted_bytes": "Bytes of these objects.",
-    "kept_objects": "Planned objects that the last run kept, because they have another ETag than in the plan.",
-    "locked_objects": "Planned objects that the last run kept, because the store retains them (object lock).",
-    "failed_objects": "Planned objects whose delete failed in the last run.",
+    "kept_objects": "Due objects that the last run kept, because they have another ETag than in its listing.",
+    "locked_objects": "Due objects that the last run kept, because the store retains them (object lock).",
+    "failed_objects": "Due objects whose delete failed in the last run.",
     "held_partitions": "Partitions that a hold keeps.",
-    "waiting_partitions": "Partitions that wait for a reader (until_read_by).",
+    "waiting_partitions": "Partitions that wait for a reader.",
     "overdue_partitions": "Partitions whose reader is later than the longest wait.",
-    "oldest_due_timestamp_seconds": "When the oldest object that is due and still stored became due; 0 without one.",
-    "fuse_blown": "1 if more was due in the last run than the fuse allows, else 0.",
+    "oldest_due_timestamp_seconds": "When the oldest object that is due and still stored was hidden; 0 without one.",
+    "fuse_blown": "1 if more was due in the last run than a fuse allows, else 0.",
 }
+
+
+class Recording:
+    """Writes the metrics of runs.
+
+    Args:
+        cluster: id of the cluster.
+        path: of a file; None for none.
+        gateway: URL of a Pushgateway; None for none.
+        interval: seconds between two runs of a loop; None for a schedule of another program, a day.
+        warn: is called with a sentence if they cannot be written.
+
+    Raises:
+        OperatorError: the file cannot be written.
+    """
+
+    def __init__(
+        self, cluster: str, path: Path | None, gateway: str | None, interval: int | None, warn: Callable[[str], None]
+    ) -> None:
+        self._cluster, self._path, self._gateway, self._warn = cluster, path, gateway, warn
+        self._interval = DAY_SECONDS if interval is None else float(interval)
+        if path is not None:
+            check_path(path)
+
+    @contextmanager
+    def run(self) -> Iterator[list[LocationResult]]:
+        """Yield an empty list for results, and write the metrics of the run at the end, whatever ends it."""
+        results: list[LocationResult] = []
+        began, failed = time.time(), True
+        try:
+            yield results
+            failed = any(each.is_finding for each in results)
+        finally:
+            metrics = GcMetrics(
+                cluster=self._cluster, began=began, ended=time.time(), failed=failed, interval=self._interval
+            )
+            for each in results:
+                metrics = added(metrics, each)
+            if self._path is not None:
+                write_metrics(self._path, metrics, self._warn)
+            if self._gateway is not None:
+                push_metrics(self._gateway, metrics, self._warn)
+
+
+def added(metrics: GcMetrics, result: LocationResult) -> GcMetrics:
+    """Return metrics with those of one more location."""
+    report, found = result.report, result.found
+    due = [time for time in (metrics.oldest_due, found.oldest_due) if time is not None]
+
+    def count(why: Why) -> int:
+        return len({skipped.where for skipped in report.skipped if skipped.why is why})
+
+    return replace(
+        metrics,
+        hidden_objects=metrics.hidden_objects + sum(each.objects for each in found.hidden),
+        hidden_bytes=metrics.hidden_bytes + sum(each.bytes for each in found.hidden),
+        deleted_objects=metrics.deleted_objects + report.outcomes[Outcome.REMOVED],
+        deleted_bytes=metrics.deleted_bytes + report.bytes,
+        kept_objects=metrics.kept_objects + report.outcomes[Outcome.KEPT],
+        locked_objects=metrics.locked_objects + report.outcomes[Outcome.LOCKED],
+        failed_objects=metrics.failed_objects + report.outcomes[Outcome.FAILED],
+        held_partitions=metrics.held_partitions + count(Why.HELD),
+        waiting_partitions=metrics.waiting_partitions + found.waiting,
+        overdue_partitions=metrics.overdue_partitions + count(Why.OVERDUE),
+        oldest_due=min(due, default=None),
+        fuse_blown=metrics.fuse_blown or found.fuse is not None or count(Why.FUSE) > 0,
+    )
 
 
 def families() -> Iterator[GaugeMetricFamily]:

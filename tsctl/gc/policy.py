@@ -1,32 +1,11 @@
-r"""The policy of retention, a YAML file: which topics' segments are due, and what waits for readers.
+"""The policy of retention, a YAML file: which topics' segments are due, and what waits for readers.
 
-::
-
-    grace: 20h
-    fuse: {objects: 100000, bytes: 10TiB, share: 50%}
-    least_time: 7d
-    rules:
-      - topics: payments
-        keep: true
-      - topics: [orders, events\..*]
-        max_age: 400d
-        max_size: 2TiB
-        until_read_by:
-          - table: backup.orders
-          - checkpoint: s3://lake/checkpoints/orders
-        longest_wait: 30d
-      - topics: .*
-        as_in_kafka: true
-    own: {plans: 90d}
-    deleted_topics: {after: 30d}
-
-The first rule that matches a topic applies to it. A topic without a rule keeps everything. No key
-that makes something due has a default.
+conf/retention.example.yaml has each key. The first rule that matches a topic applies to it. A topic without a rule
+keeps everything. No key that makes something due has a default. A table that has read a topic keeps what it still
+needs, unless the rule ignores it by its name.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,13 +24,15 @@ from pydantic import (
 
 from ts_common.config.file_values import LIST, Milliseconds, Share, Size, check_store, listed, parse_milliseconds
 from ts_common.config.yaml_files import read_yaml, validate
+from ts_common.durations import DAY
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.wording import counted
 from tsctl.archive_options import chooser
 from tsctl.gc.due import Rule
 
-_STRICT: Final = ConfigDict(frozen=True, extra="forbid")
+_SMALL_SIZE: Final = 1 << 30
+_GENERATION: Final = "_g"  # before the number of a table's generation, in the name of its claims
 
 
 def _least(text: str) -> AfterValidator:
@@ -76,6 +57,12 @@ def _check_topic(value: str) -> str:
     return value
 
 
+def is_of_table(name: str, table: str) -> bool:
+    """Return whether claims of this name are a table's: its own, or those of one of its generations."""
+    base, _, number = name.rpartition(_GENERATION)
+    return name == table or (base == table and number.isdecimal())
+
+
 @dataclass(frozen=True, slots=True)
 class TopicKeeping:
     """What a running cluster keeps of a topic, on its brokers and in its own remote tier.
@@ -83,10 +70,12 @@ class TopicKeeping:
     Attributes:
         retention_ms: None: without a limit by time.
         retention_bytes: of a partition; None: without a limit by size.
+        compacts: whether it removes records that a later one with the same key replaced.
     """
 
     retention_ms: int | None
     retention_bytes: int | None
+    compacts: bool = False
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "TopicKeeping":
@@ -99,16 +88,24 @@ class TopicKeeping:
         Raises:
             ValueError: a limit is no number.
         """
-        if "delete" not in settings.get("cleanup.policy", "").replace(" ", "").split(","):
-            return cls(None, None)
-        limits = [int(settings.get(name, "-1")) for name in ("retention.ms", "retention.bytes")]
-        return cls(*(limit if limit >= 0 else None for limit in limits))
+        policy = settings.get("cleanup.policy", "").replace(" ", "").split(",")
+        if "delete" not in policy:
+            return cls(None, None, "compact" in policy)
+        age, size = (int(settings.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
+        return cls(age if age >= 0 else None, size if size >= 0 else None, "compact" in policy)
 
 
-class ReadBy(BaseModel):
+_Hours = Annotated[Milliseconds, _least("1h")]
+_Days = Annotated[Milliseconds, _least("1d")]
+_Weeks = Annotated[Milliseconds, _least("7d")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReadBy(_Strict):
     """A reader that segments wait for; one of the keys."""
-
-    model_config = _STRICT
 
     table: str | None = Field(
         None, min_length=1, description="A table of `tsctl tables`, by its name, as in backup.orders."
@@ -133,10 +130,8 @@ class ReadBy(BaseModel):
         return f"{kind} {name}"
 
 
-class TopicRule(BaseModel):
+class TopicRule(_Strict):
     """What is due of some topics."""
-
-    model_config = _STRICT
 
     topics: Annotated[
         tuple[Annotated[str, AfterValidator(_check_topic)], ...],
@@ -144,7 +139,7 @@ class TopicRule(BaseModel):
         BeforeValidator(listed),
         LIST,
     ] = Field(description=r"Names, or regular expressions of whole names, as in events\..*; one or a list.")
-    max_age: Annotated[Milliseconds, _least("1h")] | None = Field(
+    max_age: _Hours | None = Field(
         None,
         description="A segment is due once it is older. Its age counts from its greatest timestamp, or from its "
         "shipping if that was earlier. At least 1h.",
@@ -164,10 +159,23 @@ class TopicRule(BaseModel):
         description="A segment stays for so long after its shipping, whatever else the rule has. Default: the time of "
         "the policy.",
     )
-    until_read_by: tuple[ReadBy, ...] = Field(
-        (), description="Readers; a segment stays until each has read it. One entry for each reader."
+    compacted: bool = Field(
+        False,
+        description="true: limits by age and size also apply to a compacted topic, where an old record can be the "
+        "only one of its key. Without it, such a topic is left out in doubt.",
     )
-    longest_wait: Annotated[Milliseconds, _least("1h")] = Field(
+    confirm_small: bool = Field(
+        False, description="true: a max_age below 1d or a max_size below 1GiB is meant, and no mistake."
+    )
+    until_read_by: tuple[ReadBy, ...] = Field(
+        (),
+        description="Readers; a segment stays until each has read it. One entry for each reader. A table that has "
+        "read the topic counts without an entry.",
+    )
+    ignore_tables: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed), LIST] = Field(
+        (), description="Tables of `tsctl tables` that keep no segments, by their names; one or a list."
+    )
+    longest_wait: _Hours = Field(
         "30d",
         validate_default=True,
         description="A reader that holds segments back and has not moved for so long is an error of the run, and the "
@@ -184,10 +192,14 @@ class TopicRule(BaseModel):
             raise ValueError(f"as_in_kafka: true: {', '.join(limits)} would contradict it; remove one of the two")
         if not (self.keep or self.as_in_kafka or limits):
             raise ValueError("max_age, max_size, as_in_kafka: true, or keep: true is needed")
-        if "longest_wait" in given and not self.until_read_by:
-            raise ValueError("longest_wait: until_read_by is missing, so there is no wait")
+        small = ["max_age is below 1d"] if self.max_age is not None and self.max_age < DAY else []
+        small += ["max_size is below 1GiB"] if self.max_size is not None and self.max_size < _SMALL_SIZE else []
+        if small and not self.confirm_small:
+            raise ValueError(f"{' and '.join(small)}: give more, or confirm_small: true if it is meant")
         if len({*map(str, self.until_read_by)}) < len(self.until_read_by):
             raise ValueError("until_read_by: a reader is given twice")
+        if both := [table for table in self.ignore_tables if self.names(table)]:
+            raise ValueError(f"ignore_tables: until_read_by has {', '.join(both)} too; remove one of the two")
         return self
 
     @cached_property
@@ -197,6 +209,14 @@ class TopicRule(BaseModel):
     def matches(self, topic: str) -> bool:
         """Return whether the rule is one of a topic."""
         return self._accepts(topic)
+
+    def names(self, claims: str) -> bool:
+        """Return whether `until_read_by` has the table with claims of this name."""
+        return any(is_of_table(claims, each.table) for each in self.until_read_by if each.table is not None)
+
+    def ignores(self, claims: str) -> bool:
+        """Return whether `ignore_tables` has the table with claims of this name."""
+        return any(is_of_table(claims, table) for table in self.ignore_tables)
 
     @property
     def needs_kafka(self) -> bool:
@@ -212,14 +232,13 @@ class TopicRule(BaseModel):
         """
         least = self.least_time or 0
         if not self.as_in_kafka:
-            return Rule(self.max_age, self.max_size, least)
-        return Rule(None, None, least) if kafka is None else Rule(kafka.retention_ms, kafka.retention_bytes, least)
+            return Rule(self.max_age, self.max_size, least, self.compacted)
+        kept = kafka or TopicKeeping(None, None)
+        return Rule(kept.retention_ms, kept.retention_bytes, least, self.compacted)
 
 
-class Fuse(BaseModel):
-    """Bounds of one run. A run whose deletions exceed one of them deletes nothing and fails."""
-
-    model_config = _STRICT
+class Fuse(_Strict):
+    """Bounds of one run. If what is due exceeds one of them, nothing of it is hidden, and the run ends with 1."""
 
     objects: Annotated[int, Field(ge=1)] | None = Field(None, description="Number of objects. Default: no bound.")
     bytes: Annotated[Size, Field(ge=1)] | None = Field(None, description="Bytes of objects. Default: no bound.")
@@ -227,15 +246,16 @@ class Fuse(BaseModel):
         "50%",
         validate_default=True,
         description="Share of the bytes that partitions with a rule, and incarnations that are over, have in the "
-        "store; 100% for no bound. Default: 50%.",
+        "store. It also applies to each topic that loses more than one segment of a partition. 100% for no bound. "
+        "Default: 50%.",
     )
 
     def blown(self, objects: int, size: int, whole: int | None = None) -> str | None:
-        """Return which bound a number of objects exceeds, as a sentence's end; None if it exceeds no bound.
+        """Return which bound objects exceed, as a sentence's end; None if they exceed no bound.
 
         Args:
-            objects: number of objects.
-            size: bytes of these objects.
+            objects: their number.
+            size: their bytes.
             whole: bytes of all segments; None if unknown.
         """
         if self.objects is not None and objects > self.objects:
@@ -244,50 +264,49 @@ class Fuse(BaseModel):
             return f"due: {counted(size, 'byte')}, and fuse.bytes is {self.bytes:,}"
         # The objects include indexes and gap records, so 100% would not be without a bound.
         if self.share is not None and self.share < 1 and whole and size > self.share * whole:
-            return f"{size / whole:.0%} of the bytes are due, and fuse.share is {self.share:.0%}"
+            share = f"{size / whole:.0%} of the bytes"
+            return f"due: {counted(objects, 'object')} with {share}, and fuse.share is {self.share:.0%}"
         return None
 
+    def blown_of_topic(self, objects: int, size: int, whole: int | None, most_of_a_partition: int) -> str | None:
+        """Return as `blown` whether objects of one topic exceed the share; the other bounds are of the whole store.
 
-class OwnObjects(BaseModel):
+        Args:
+            most_of_a_partition: how many `.log` objects are due in the partition with most. A topic of few segments
+                always loses a large share of them, so one of each partition is no mistake.
+        """
+        only_share = self.model_copy(update={"objects": None, "bytes": None})
+        return None if most_of_a_partition <= 1 else only_share.blown(objects, size, whole)
+
+
+class OwnObjects(_Strict):
     """How long objects stay that retention and repair write themselves."""
 
-    model_config = _STRICT
-
-    plans: Annotated[Milliseconds, _least("7d")] = Field(
-        "90d", validate_default=True, description="Plans of deletions that are complete or void. Default: 90d."
+    reports: _Weeks = Field("400d", validate_default=True, description="Reports of runs. Default: 400d.")
+    repairs: _Weeks = Field(
+        "90d", validate_default=True, description="Requests of repairs and their answers. Default: 90d."
     )
-    deletion_log: Annotated[Milliseconds, _least("7d")] = Field(
-        "400d", validate_default=True, description="Lists of what was deleted. Default: 400d."
-    )
-    repairs: Annotated[Milliseconds, _least("7d")] = Field(
-        "90d",
-        validate_default=True,
-        description="Requests of repairs and their answers, complete or not. Default: 90d.",
-    )
-    probes: Annotated[Milliseconds, _least("7d")] = Field(
+    probes: _Weeks = Field(
         "30d",
         validate_default=True,
-        description="Objects that agents and `tsctl gc check` write to check the store. Default: 30d.",
+        description="What agents and `tsctl gc check` wrote to check the store. Default: 30d.",
     )
 
 
-class DeletedTopics(BaseModel):
-    """When everything of a former incarnation is due: its topic was deleted, or created again."""
+class EndedTopics(_Strict):
+    """When everything is due of a topic that was deleted or created again, or at the old place of one that moved."""
 
-    model_config = _STRICT
-
-    after: Annotated[Milliseconds, _least("1d")] = Field(
-        description="Time since the end of the incarnation, at least 1d and the grace. Of the topic's rule only "
-        "keep: true still counts."
+    after: _Days = Field(
+        description="Time since the end of the incarnation, or since the newest object of an old place was written; at "
+        "least 1d and the grace. Of the topic's rule only keep: true still counts."
     )
 
 
-class Policy(BaseModel):
+class Policy(_Strict):
     """A policy as a whole."""
 
-    model_config = _STRICT
-
-    grace: Annotated[Milliseconds, _least("1h")] = Field(
+    cluster: str = Field(description="The id of the cluster. A run of another cluster is an error.")
+    grace: _Hours = Field(
         "20h",
         validate_default=True,
         description="Time for readers: objects are deleted so long after the archive's start has moved beyond them. "
@@ -301,8 +320,11 @@ class Policy(BaseModel):
         description="The first rule that matches a topic applies to it. A topic without a rule keeps everything."
     )
     own: OwnObjects = Field({}, validate_default=True, description="How long objects of retention itself stay.")
-    deleted_topics: DeletedTopics | None = Field(
+    deleted_topics: EndedTopics | None = Field(
         None, description="What is due of topics that no longer exist. Default: nothing."
+    )
+    old_places: EndedTopics | None = Field(
+        None, description="What is due of topics that moved to another endpoint, at their old places. Default: nothing."
     )
 
     @field_validator("rules")
@@ -324,10 +346,9 @@ class Policy(BaseModel):
                 )
                 if (number := next(earlier, None)) is not None:
                     raise ValueError(f"rules.{at}: {text}: rules.{number} matches first; move the narrower rule up")
-        if self.own.plans <= self.grace:
-            raise ValueError("own.plans: more than grace is expected, since a plan is executed after it")
-        if self.deleted_topics is not None and self.deleted_topics.after < self.grace:
-            raise ValueError("deleted_topics.after: grace or more is expected")
+        for name in ("deleted_topics", "old_places"):
+            if (ended := getattr(self, name)) is not None and ended.after < self.grace:
+                raise ValueError(f"{name}.after: grace or more is expected")
         return self
 
     def rule_for(self, topic: str) -> TopicRule | None:
@@ -339,14 +360,39 @@ class Policy(BaseModel):
         """Whether a rule needs the running cluster."""
         return any(rule.needs_kafka for rule in self.rules)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return JSON values: times in milliseconds, sizes in bytes, shares as fractions."""
-        return self.model_dump(mode="json")
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the values in hexadecimal; policies of equal meaning can have several."""
-        text = json.dumps(self.as_json(), separators=(",", ":"), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+def useless_rules(policy: Policy, topics: Collection[str]) -> list[str]:
+    """Return a problem for each text of a rule whose topics in the archive all match earlier rules first.
+
+    A narrow rule before a wide one is the right order, even if the archive has only the narrow one's topics today. So
+    one of the earlier rules must be wider: it matches another name too, a topic or a part of a topic's name.
+
+    Args:
+        policy: the policy.
+        topics: names of the archive's topics.
+    """
+    problems = []
+    for at, rule in enumerate(policy.rules):
+        for text in rule.topics:
+            accepts = chooser([text])
+            mine = [topic for topic in topics if accepts(topic)]
+            first = {next(n for n, each in enumerate(policy.rules) if each.matches(topic)) for topic in mine}
+            if at not in first and any(_is_wider(policy.rules[each], accepts, mine, topics) for each in first):
+                earlier = " and ".join(f"rules.{each}" for each in sorted(first))
+                own = f"all of its topics ({len(mine):,}) match {earlier} first"
+                problems.append(f"rules.{at}: {text}: {own}; move the narrower rule up")
+    return problems
+
+
+def _is_wider(rule: TopicRule, accepts: Callable[[str], bool], mine: Sequence[str], topics: Collection[str]) -> bool:
+    """Return whether a text of a rule matches one of these topics, and also a name that is not accepted."""
+    for other in (chooser([text]) for text in rule.topics):
+        topic = next(filter(other, mine), None)
+        if topic is not None:
+            parts = (part for at in range(len(topic) + 1) for part in (topic[:at], topic[at:]))
+            if any(other(name) and not accepts(name) for name in (*topics, *parts)):
+                return True
+    return False
 
 
 def read_policy(path: Path) -> Policy:
@@ -359,11 +405,7 @@ def read_policy(path: Path) -> Policy:
 
 
 def parse_policy(content: Any, source: str) -> Policy:
-    """Return a policy by the values of a file.
-
-    Args:
-        content: of the file.
-        source: its name for messages.
+    """Return a policy by the values of a file; `source` is the file's name for messages.
 
     Raises:
         ConfigurationError: with every problem.

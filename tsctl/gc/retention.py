@@ -1,4 +1,4 @@
-"""What the phases of a run need of the policy, of holds and of readers; and why a partition is left out."""
+"""What a run needs of the policy, of holds and of readers; and why a partition is left out."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,12 +18,14 @@ class Why(StrEnum):
     DOUBT = "doubt"
     OVERDUE = "overdue reader"
     HELD = "hold"
+    WAITS = "reader"
+    FUSE = "fuse"
     CHANGED = "changed meanwhile"
 
     @property
     def is_finding(self) -> bool:
         """Whether the operator must act."""
-        return self in {Why.DOUBT, Why.OVERDUE}
+        return self in {Why.DOUBT, Why.OVERDUE, Why.FUSE}
 
 
 class LeftOut(Exception):
@@ -58,7 +60,7 @@ class NeededFrom:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A partition or topic that a run left out.
+    """A partition or topic that a run left out, or keeps more of than its rule.
 
     Attributes:
         where: the directory of the partition, or a name.
@@ -78,7 +80,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class TopicIncarnation:
-    """One incarnation of a topic.
+    """One incarnation of a topic, or what a topic left at its old place when it moved to another endpoint.
 
     Attributes:
         topic: its name.
@@ -86,6 +88,7 @@ class TopicIncarnation:
         topic_ids: all its topic ids; empty if the topic has no list of incarnations.
         over_since: when the next incarnation was first seen, ms since the epoch; None for the newest incarnation.
         partitions: keys of each partition that can have objects.
+        is_old_place: whether the archive has the topic in another store now.
     """
 
     topic: str
@@ -93,6 +96,7 @@ class TopicIncarnation:
     topic_ids: frozenset[str]
     over_since: int | None
     partitions: tuple[PartitionKeys, ...]
+    is_old_place: bool = False
 
 
 class Retention(Protocol):
@@ -105,7 +109,7 @@ class Retention(Protocol):
         """Return the first offset that a reader still needs; None if no reader needs any."""
 
     def check_holds(self, topic: str) -> None:
-        """Raise `LeftOut` if a hold stops deletions of a topic; holds are read again for each call."""
+        """Raise `LeftOut` if a hold stops deletions of a topic; holds are read again after a few seconds."""
 
     def is_over(self, incarnation: TopicIncarnation) -> bool:
         """Return whether everything of an incarnation is due, because it was over long ago."""

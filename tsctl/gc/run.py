@@ -1,208 +1,221 @@
-"""One run of `tsctl gc` on one store: delete what an earlier plan names, then survey, move and plan.
+"""One run of `tsctl gc` on one store: first each step that is due, then the fuse, then what is newly due is hidden."""
 
-At most one plan waits. While its grace is not over, a run does nothing else, so that `tsctl gc undo` has one plan.
-"""
-
-import json
-import socket
-import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from enum import Enum, auto
+from typing import Final
 
-from ts_common.archive.gc_plans import read_plan
-from ts_common.archive.gc_runs import RunObjects, Use, claim_of, list_runs
-from ts_common.archive.object_keys import ClusterKeys
-from ts_common.errors import CorruptData, PermanentError, QueryError
-from ts_common.format_version import VERSION
-from ts_common.store.contract import ObjectStore
-from tsctl.gc.deletion import DamagedPlan, Deleted, Locked, delete_planned, void_plan
-from tsctl.gc.planning import Planned, make_plan, new_run
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.errors import StaleStateError
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_reader.reading.parallel import stream_in_threads
+from tsctl.gc.ended import visit_ended
+from tsctl.gc.incarnations import has_objects
+from tsctl.gc.partition import Candidate, Step, Visit, Work, examine, hide, visit
 from tsctl.gc.policy import Fuse
-from tsctl.gc.retention import Retention, Skipped
-from tsctl.gc.showing import show_half_shown
-from tsctl.gc.survey import Survey, survey
-from tsctl.gc.topic_incarnations import read_topic_incarnations
+from tsctl.gc.report import SUFFIX, list_reports
+from tsctl.gc.retention import LeftOut, Skipped, TopicIncarnation, Why
 
-_SKEW_MS: Final = 15 * 60_000  # S3 rejects requests of a clock that is further off
+# Each thread has the listing of one partition in memory.
+THREADS: Final = 4
+FUSE_WAY_OUT: Final = "compare a dry run with the policy, then correct the policy, or give --ignore-fuse once"
+LOG_OF_DELETIONS: Final = "/log-"  # of an earlier release
+
+Show = Callable[[PartitionKeys, Visit], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a run follows, together with the retention of each topic.
-
-    Attributes:
-        grace: milliseconds between the move of `log.start` and the deletion.
-        fuse: what one run plans at most. A plan that exists is deleted whatever the fuse is.
-        policy: as plans show it.
-    """
-
-    grace: int
-    fuse: Fuse
-    policy: Mapping[str, Any]
+class _Kind(Enum):
+    LIVING = auto()
+    ENDED = auto()
+    FORMER = auto()  # it is kept, and a later incarnation exists
 
 
 @dataclass(slots=True)
-class RunResult:
-    """What one run did in one store.
+class Found:
+    """What a run found in one store.
 
     Attributes:
-        finished: of each plan whose grace was over; two collectors at once can have left several.
-        waits_until: when the grace of the plan ends, ms since the epoch; None if no plan waits.
-        planned_at: seconds since the epoch: the time of the plan that waits or was made; None without one.
-        survey: what is due; None while a plan waits.
-        planned: what phase 1 did; None while a plan waits, or if the fuse has blown.
+        candidates: what is newly due.
+        hidden: these of them that the run hid; one that changed meanwhile is among them.
+        going: number of objects whose grace is over.
+        going_bytes: of these objects.
+        partitions: number of partitions that were looked at.
+        waiting: number of partitions where a reader needs offsets that are due otherwise.
+        bytes: of all committed segments of partitions with a rule, and of all objects of ended ones.
         fuse: why the fuse has blown; None if it has not.
-        damaged: which earlier plans were discarded, why, and what became of them.
-        skipped: topics that were left out.
+        oldest_due: when the oldest object that stays hidden was hidden, seconds since the epoch; None without one.
+        in_grace: number of partitions that earlier runs hid, and whose grace is not over.
     """
 
-    finished: list[Deleted] = field(default_factory=list)
-    waits_until: int | None = None
-    planned_at: float | None = None
-    survey: Survey | None = None
-    planned: Planned | None = None
+    candidates: list[Candidate] = field(default_factory=list)
+    hidden: list[Candidate] = field(default_factory=list)
+    going: int = 0
+    going_bytes: int = 0
+    partitions: int = 0
+    waiting: int = 0
+    bytes: int = 0
     fuse: str | None = None
-    damaged: list[str] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    oldest_due: float | None = None
+    in_grace: int = 0
 
     @property
-    def deleted(self) -> Deleted | None:
-        """What became of the last of these plans; None without one."""
-        return self.finished[-1] if self.finished else None
+    def objects(self) -> int:
+        """Number of objects that are newly due."""
+        return sum(each.objects for each in self.candidates)
 
     @property
-    def left_out(self) -> tuple[Skipped, ...]:
-        """Everything that was left out."""
-        found = list(self.skipped)
-        for phase in (*self.finished, self.survey, self.planned):
-            found += [] if phase is None else phase.skipped
-        return tuple(found)
+    def due_bytes(self) -> int:
+        """Bytes of the objects that are newly due."""
+        return sum(each.bytes for each in self.candidates)
 
 
 def run_once(
-    store: ObjectStore,
-    cluster: ClusterKeys,
-    wants: Callable[[str], bool],
-    retention: Retention,
-    settings: Settings,
-    now: int,
+    work: Work,
+    incarnations: Iterable[TopicIncarnation],
+    fuse: Fuse,
     *,
-    locked: Locked = lambda _: {},
-    advance: Callable[[], None] = lambda: None,
-    result: RunResult | None = None,
-) -> RunResult:
-    """Run both phases on one store.
+    writes: bool = True,
+    show: Show = lambda *_: None,
+    found: Found | None = None,
+) -> Found:
+    """Do what is due in one store.
+
+    Args:
+        work: the run.
+        incarnations: of its topics, and old places.
+        fuse: what one run hides at most. What is hidden is deleted whatever the fuse is.
+        writes: whether to do it; a dry run does not.
+        show: is called with what was found in each partition, whose objects are not kept.
+        found: an empty one, which has what was found also if an error ends the run; None for a new one.
+
+    Raises:
+        ConfigurationError: a reader of the policy does not exist, or a rule needs the running cluster.
+        OutcomeUnknown, ClusterAway, StoreUnavailable, AccessDenied, BucketMissing: a request failed; the next run
+            continues.
+    """
+    found = Found() if found is None else found
+    whole = Counter[str]()
+    for keys, result in _visits(work, incarnations, writes=writes):
+        show(keys, result)
+        if result.bytes is None:
+            continue
+        found.partitions += 1
+        found.waiting += result.waits
+        found.bytes += result.bytes
+        found.going += len(result.removed)
+        found.going_bytes += sum(info.size for info in result.removed)
+        whole[keys.partition.topic] += result.bytes
+        found.in_grace += result.hidden is not None and result.step is Step.NOTHING and result.candidate is None
+        if result.hidden is not None:
+            found.oldest_due = min(result.hidden / 1000, found.oldest_due or result.hidden / 1000)
+        if result.candidate is not None:
+            found.candidates.append(result.candidate)
+    found.fuse = fuse.blown(found.objects, found.due_bytes, found.bytes)
+    if found.fuse is None:
+        blown = _blown(found.candidates, whole, fuse)
+        for topic, why in sorted(blown.items()):
+            work.report.skip(Skipped(topic, f"the fuse of the topic has blown: {why}; {FUSE_WAY_OUT}", Why.FUSE))
+        chosen = [each for each in found.candidates if each.over or each.keys.partition.topic not in blown]
+        found.hidden = chosen if writes else []
+        for _ in stream_in_threads(lambda each: _hide(work, each), found.hidden, most=THREADS):
+            pass
+    return found
+
+
+def _blown(candidates: Iterable[Candidate], whole: Mapping[str, int], fuse: Fuse) -> dict[str, str]:
+    """Return the topics whose own fuse has blown, and why; an incarnation that is over is due as a whole."""
+    due: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        if not each.over:
+            due.setdefault(each.keys.partition.topic, []).append(each)
+    found = {}
+    for topic, own in due.items():
+        objects, size = sum(each.objects for each in own), sum(each.bytes for each in own)
+        if (why := fuse.blown_of_topic(objects, size, whole[topic], max(each.logs for each in own))) is not None:
+            found[topic] = why
+    return found
+
+
+def _visits(
+    work: Work, incarnations: Iterable[TopicIncarnation], *, writes: bool
+) -> Iterator[tuple[PartitionKeys, Visit]]:
+    def look(task: tuple[PartitionKeys, _Kind]) -> tuple[PartitionKeys, Visit]:
+        keys, kind = task
+        try:
+            if kind is _Kind.ENDED:
+                return keys, visit_ended(work, keys, writes=writes)
+            return keys, visit(work, keys, writes=writes, is_kept=kind is _Kind.FORMER)
+        except LeftOut as left:
+            work.report.skip(Skipped.of(keys.directory, left))
+            return keys, Visit()
+
+    return stream_in_threads(look, _tasks(work, incarnations), most=THREADS)
+
+
+def _tasks(work: Work, incarnations: Iterable[TopicIncarnation]) -> Iterator[tuple[PartitionKeys, _Kind]]:
+    """Yield what a run looks at; a former incarnation that is kept only if retention wrote its `log.start`."""
+    for incarnation in incarnations:
+        is_over = work.retention.is_over(incarnation)
+        is_former = incarnation.over_since is not None or incarnation.is_old_place
+        kind = _Kind.ENDED if is_over else _Kind.FORMER if is_former else _Kind.LIVING
+        if kind is _Kind.FORMER and has_objects(work.store, incarnation):
+            place = "old place" if incarnation.is_old_place else "former incarnation"
+            work.report.stays(incarnation.directory, place, incarnation.over_since)
+        for keys in incarnation.partitions:
+            if kind is not _Kind.FORMER or work.is_first or work.cluster.log_start_copy(keys) in work.copies:
+                yield keys, kind
+
+
+def _hide(work: Work, candidate: Candidate) -> None:
+    """Hide what is newly due, if it still is by a second look."""
+    keys = candidate.keys
+    try:
+        if candidate.over:
+            visit_ended(work, keys, hides=True)
+            return
+        partition = examine(work, keys)
+        target = 0 if partition is None else min(partition.target, candidate.target)
+        if partition is not None and partition.start == partition.floor and target > partition.start:
+            hide(work, partition, target)
+    except LeftOut as left:
+        work.report.skip(Skipped.of(keys.directory, left))
+
+
+def discarded_plans(
+    store: ObjectStore, cluster: ClusterKeys, began: float, warn: Callable[[str], None]
+) -> dict[str, str]:
+    """Discard the plans of an earlier release, and return whether it ran since the last run of this one.
+
+    What it hid is in no copy of `log.start`: the next looks show it again, or begin its grace. Its logs of deletions
+    stay, until they are as old as reports.
 
     Args:
         store: of the cluster.
         cluster: its keys.
-        wants: chooses the topics of this store.
-        retention: what is due, and what stays.
-        settings: of the policy.
-        now: milliseconds since the epoch, as `store_time`.
-        locked: as in `delete_planned`.
-        advance: is called after each partition of each phase.
-        result: an empty one, which has what was done also if an error ends the run; None for a new one.
+        began: when the store got this run's report, seconds since the epoch.
+        warn: is called with a line for each plan that still waited.
 
     Raises:
-        NewerFormat: a later release wrote a plan.
-        CorruptData: what a reader of the policy wrote is damaged.
-        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
-    """
-    result = RunResult() if result is None else result
-    runs = list_runs(store, cluster)
-    result.skipped += show_half_shown(store, cluster, runs, retention)
-    pending = [run for run in runs if run.is_pending]
-    # Undos first, as `tsctl gc undo` orders them: an undo claims the other plans too.
-    undone = [run for run in reversed(pending) if _is_undone(store, cluster, run)]
-    for run in (*undone, *(run for run in pending if run not in undone)):
-        if not _finish_plan(store, cluster, run, retention, now, locked, advance, result):
-            return result
-    incarnations = read_topic_incarnations(store, cluster, wants, result.skipped.append)
-    found = result.survey = survey(store, incarnations, retention, now, advance=advance)
-    result.fuse = settings.fuse.blown(found.objects, found.bytes, found.whole)
-    if result.fuse is None:
-        grace, policy = settings.grace, settings.policy
-        result.planned = make_plan(
-            store,
-            cluster,
-            new_run(now, runs),
-            found.candidates,
-            retention,
-            now,
-            grace=grace,
-            policy=policy,
-            advance=advance,
-        )
-        if result.planned.plan is not None:
-            result.planned_at = now / 1000
-    return result
-
-
-def _finish_plan(
-    store: ObjectStore,
-    cluster: ClusterKeys,
-    run: RunObjects,
-    retention: Retention,
-    now: int,
-    locked: Locked,
-    advance: Callable[[], None],
-    result: RunResult,
-) -> bool:
-    """Delete what a plan names, if its grace is over, or complete its undo; return whether the run can plan again."""
-    try:
-        use = claim_of(store, cluster, run.run)
-        if run.planned is None and use is not Use.UNDO:  # what is left of a plan that was deleted by its age
-            return True
-        if use is not Use.UNDO:  # an undo has no grace
-            plan = read_plan(store, cluster, run.run)
-            if now < plan.due:
-                result.waits_until, result.planned_at = plan.due, plan.time / 1000
-                return False
-    except CorruptData as error:
-        return _void(store, cluster, run, now, error, result)
-    found = Deleted(run.run)
-    try:
-        delete_planned(store, cluster, run, retention, now, locked=locked, advance=advance, found=found)
-    except DamagedPlan as error:
-        return _void(store, cluster, run, now, error, result)
-    finally:
-        if found.is_done or found.undone or found.objects:  # an error can end it after some were deleted
-            result.finished.append(found)
-    return found.is_done
-
-
-def _is_undone(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> bool:
-    try:
-        return claim_of(store, cluster, run.run) is Use.UNDO
-    except CorruptData:  # the plan is void
-        return False
-
-
-def _void(
-    store: ObjectStore, cluster: ClusterKeys, run: RunObjects, now: int, error: PermanentError, result: RunResult
-) -> bool:
-    reason = str(error)
-    result.damaged.append(f"plan {run.run} was discarded: {reason}; {void_plan(store, cluster, run, now, reason)}")
-    return True
-
-
-def store_time(store: ObjectStore, cluster: ClusterKeys, clock: Callable[[], float] = time.time) -> int:
-    """Return the lesser of two times, this host's and the store's, in milliseconds since the epoch.
-
-    Raises:
-        QueryError: they differ by more than a quarter of an hour.
+        StaleStateError: one is younger than the store's first report, so an older collector still runs.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    key = f"{cluster.gc_runs}last-run.json"
-    own = int(clock() * 1000)
-    fields = {"version": VERSION, "time": own, "host": socket.gethostname()}
-    store.put(key, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
-    stored = int(store.head(key).modified * 1000)
-    if abs(own - stored) > _SKEW_MS:
-        raise QueryError(
-            f"the clock of this host differs by {abs(own - stored) // 1000} s from the clock of {store.location}; "
-            "set it before anything is deleted by age"
-        )
-    return min(own, stored)
+    first = min((info.modified for info in list_reports(store, cluster)), default=began)
+    runs: dict[str, list[ObjectInfo]] = {}
+    plans: dict[str, str] = {}
+    for info in store.list(cluster.gc):
+        run, slash, _ = info.key.removeprefix(cluster.gc).partition("/")
+        if (slash and not info.key.startswith(cluster.log_start_copies)) or run in {"lease.json", "last-run.json"}:
+            runs.setdefault(run, []).append(info)
+    for run, objects in sorted(runs.items()):
+        later = [info.key for info in objects if info.modified > first and info.key.endswith("/plan.json")]
+        if later:
+            raise StaleStateError(
+                f"{later[0]} is younger than the first report of this release, {SUFFIX} below {cluster.gc}: an older "
+                "release of tsctl gc still runs on this archive; stop it, then delete the plan, and run this one again"
+            )
+        names = {info.key.rpartition("/")[2] for info in objects}
+        if "plan.json" in names and names.isdisjoint({"done.json", "void.json"}):
+            warn(f"plan {run} of an earlier release still waited, and was discarded; what it hid begins a grace again")
+        plans |= {info.key: info.etag for info in objects if LOG_OF_DELETIONS not in info.key}
+    return plans

@@ -375,7 +375,7 @@ LIFECYCLE_HARM = FindingKind(
     _SUSPICIOUS,
     "A lifecycle rule of the bucket removes objects of the archive, moves them to a class that must be restored before "
     "it can be read, or removes their earlier versions too early for a repair.",
-    "Remove the rule or narrow its filter, as docs/running-retention.md describes. tsctl gc applies retention.",
+    "Remove the rule or narrow its filter, as docs/retention.md describes. tsctl gc applies retention.",
 )
 
 KINDS: tuple[FindingKind, ...] = tuple(value for value in list(globals().values()) if isinstance(value, FindingKind))

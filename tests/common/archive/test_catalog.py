@@ -11,13 +11,20 @@ from tenacity import wait_none
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.archive import catalog as catalogs
-from ts_common.archive.catalog import read_catalog, read_commit, read_marks, read_snapshot
+from ts_common.archive.catalog import (
+    catalog_of,
+    read_catalog,
+    read_commit,
+    read_log_start,
+    read_marks,
+    read_snapshot,
+)
 from ts_common.archive.commit import Commit, ForeignCommit, Lineage, LogStart, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
-from ts_common.errors import LineageUnsettled
+from ts_common.errors import LineageUnsettled, NewerFormat
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
@@ -157,6 +164,41 @@ def test_an_older_log_start_begins_no_later_than_the_commits_lineage(archive: Ma
     archive.store.put(KEYS.commit, commit_of(Lineage(5, 50, 100), next_offset=50).encode())
     archive.store.put(KEYS.log_start, encode_log_start(80))
     assert read_catalog(archive.store, KEYS).log_start == 50
+
+
+def test_a_log_start_is_read_by_its_key_with_the_time_of_the_store(archive: MadeArchive) -> None:
+    """The copy of the collector has the same form; without an object there is no error."""
+    key = archive.keys.log_start_copy(KEYS)
+    assert read_log_start(archive.store, key) is None
+    copy = LogStart(50, floor=20, since="gc-1", written_by="gc-1")
+    archive.store.put(key, copy.encode())
+    found = read_log_start(archive.store, key)
+    info = archive.store.head(key)
+    assert found is not None
+    assert (found.content, found.etag, found.modified) == (copy, info.etag, int(info.modified * 1000))
+
+
+@pytest.mark.parametrize("erased", ["listed", "named"])
+def test_readers_refuse_a_partition_with_erased_records(archive: MadeArchive, erased: str) -> None:
+    """This release would show them. An agent reads the partition, and carries the number over."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.commit("t", 10)
+    if erased == "listed":
+        archive.store.put(KEYS.prefix + "erased/1.bin", b"TSER")
+    else:
+        archive.store.put(KEYS.log_start, LogStart(0, erased=1, written_by="erase-1").encode())
+    with pytest.raises(NewerFormat, match="t-0: a later release erased records there"):
+        read_catalog(archive.store, KEYS)
+    assert len(read_snapshot(archive.store, KEYS).segments) == 1
+
+
+def test_a_listing_alone_is_a_catalog_without_commit_and_log_start(archive: MadeArchive) -> None:
+    """The collector lists first, and reads both objects after it."""
+    archive.put_segment("t", 0, batches((0, 10)), index=b"")
+    archive.commit("t", 10)
+    whole = read_catalog(archive.store, KEYS)
+    found = catalog_of(KEYS, archive.store.list(KEYS.prefix))
+    assert found == replace(whole, commit=None, commit_etag=None, stored_log_start=None)
 
 
 class Listed(WrappedStore):

@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ts_common.archive.commit import (
     decode_log_start,
     encode_log_start,
     epoch_of,
+    new_writer,
 )
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
@@ -107,6 +109,29 @@ def test_a_log_start_with_a_lineage_reads_back() -> None:
     data = LogStart(80, OWN).encode()
     assert decode_log_start(data, "k") == LogStart(80, OWN)
     assert data.startswith(encode_log_start(80))
+
+
+def test_a_log_start_in_another_lineage_carries_what_retention_and_erasure_wrote() -> None:
+    """The floor is never above the start; where the two are equal, nothing is hidden."""
+    before = LogStart(80, OLDER, floor=60, since="gc-1", erased=4, written_by="gc-1")
+    for start, floor, since in ((70, 60, "gc-1"), (60, 60, None), (50, 50, None)):
+        after = before.in_lineage(OWN, start)
+        assert (after.offset, after.lineage, after.floor, after.since) == (start, OWN, floor, since)
+        assert (after.erased, after.written_by is None) == (4, False)
+        assert after.written_by != before.in_lineage(OWN, start).written_by
+
+
+def test_a_log_start_in_another_lineage_has_no_writer_without_such_fields() -> None:
+    """Its bytes are those of releases without a floor; the writer alone is no reason to differ."""
+    for before in (LogStart(80, OLDER), LogStart(80, written_by="run-1")):
+        assert before.in_lineage(OWN, 50) == LogStart(50, OWN)
+
+
+def test_the_name_of_a_writer_has_its_kind_and_time_and_differs_each_time() -> None:
+    """Equal bytes have an equal ETag, and a late write would succeed."""
+    names = {new_writer("gc", 1_795_831_200.25) for _ in range(2)}
+    assert len(names) == 2
+    assert all(re.fullmatch(r"gc-20261128T020000250Z-[0-9a-f]{8}", name) for name in names)
 
 
 def test_a_lineage_is_a_list_of_three_numbers() -> None:

@@ -33,7 +33,7 @@ def found(*rules: dict[str, Any], tags: frozenset[tuple[str, str]] = frozenset()
             {**EXPIRES, "Filter": {"Prefix": "base/ts-uploader~cluster~prod/gc/"}},
             True,
             "removes objects below ts-uploader~cluster~prod/ after 30 days",
-            "it removes the layout, holds, and plans",
+            "it removes the layout, holds, and what tsctl gc wrote",
         ),
         (GLACIER, False, "moves objects of the cluster to GLACIER after 90 days", "can also move offset.wm"),
         (EARLY, False, "removes earlier versions of objects of the cluster after 3 days", "keep them for at least 14"),
@@ -42,7 +42,7 @@ def found(*rules: dict[str, Any], tags: frozenset[tuple[str, str]] = frozenset()
 def test_a_harmful_rule_is_named_with_its_effect_and_remedy(
     rule: dict[str, Any], effect: str, remedy: str, *, is_error: bool
 ) -> None:
-    """Holes without a trace, a lost plan, a commit in Glacier, no version left to repair from."""
+    """Holes without a trace, a lost copy, a commit in Glacier, no version left to repair from."""
     ((name, error, what, way),) = found({"ID": "the-rule", **rule})
     assert (name, error) == ("the-rule", is_error)
     assert "lifecycle rule 'the-rule' (prefix 'base/" in what

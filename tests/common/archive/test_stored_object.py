@@ -31,6 +31,11 @@ class _Part(StoredObject):
 
 
 @dataclass(frozen=True, slots=True)
+class _Closed(StoredObject, expected="a closed one", most=1000, knows_all=True):
+    low: Annotated[int, "from"]
+
+
+@dataclass(frozen=True, slots=True)
 class _Whole(StoredObject, expected="a whole", most=1000, way_out="; delete it"):
     name: Annotated[str, Presence.GIVEN]
     set_by: Annotated[str, limited(5, "[a-z]+")]
@@ -71,6 +76,15 @@ def test_the_types_of_a_class_are_its_format() -> None:
     assert WHOLE.encode() == TEXT
     assert _Whole.decode(TEXT, "k", name="n") == WHOLE
     assert _Whole.decode(TEXT.replace(b"{", b'{"more":[1],', 1), "k", name="n") == WHOLE
+
+
+def test_an_object_that_is_carried_over_refuses_unknown_fields() -> None:
+    """The next writer would drop them; the message names each, and the way out."""
+    assert _Closed.decode(b'{"version":1,"from":5}', "k") == _Closed(5)
+    with pytest.raises(NewerFormat, match=r"k: a closed one of a later release: it has 'a', 'low'; upgrade this one"):
+        _Closed.decode(b'{"version":1,"low":5,"from":5,"a":1}', "k")
+    with pytest.raises(NewerFormat, match="version 2"):
+        _Closed.decode(b'{"version":2,"from":5,"a":1}', "k")
 
 
 def test_a_field_may_be_absent_only_as_its_presence_allows() -> None:

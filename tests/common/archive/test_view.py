@@ -10,6 +10,7 @@ from ts_common.archive.catalog import StoredSegment, read_catalog
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import SegmentMetadata
@@ -46,6 +47,30 @@ def test_a_view_reaches_from_log_start_to_the_next_offset(archive: MadeArchive) 
     assert [copy.base for copy in view.copies] == [10, 20]
     assert [copy.base for copy in view.retired] == [0]
     assert (view.last_stable_offset, view.warning) == (27, None)
+
+
+@pytest.mark.parametrize(
+    ("bases", "gap", "end", "expected"),
+    [
+        ((0, 10, 20, 30), None, 40, 0),
+        ((0, 20, 30), None, 40, 20),
+        ((0, 20, 30), (10, 20), 40, 0),
+        ((0, 20, 30), None, 10, 0),
+        ((0, 20, 30), None, 15, 15),
+        ((20, 30), None, 10, 10),
+        ((), None, 30, 30),
+    ],
+    ids=["whole", "a hole", "a recorded gap", "below the hole", "to the hole", "below all", "nothing"],
+)
+def test_the_lowest_offset_without_a_hole_counts_hidden_segments(
+    archive: MadeArchive, bases: tuple[int, ...], gap: tuple[int, int] | None, end: int, expected: int
+) -> None:
+    """It is where an archive begins whose `log.start` is lost, and the most that an unknown floor can be."""
+    put(archive, *bases)
+    if gap is not None:
+        archive.store.put(KEYS.gap(*gap), Gap(*gap, "lost", 0, 1).encode())
+    archive.commit("t", 40, log_start=20, highest_base=30)
+    assert view_of(archive).lowest_whole(end) == expected
 
 
 @pytest.mark.parametrize("start", [0, 15, 20, 40])

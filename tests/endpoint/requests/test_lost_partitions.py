@@ -65,7 +65,7 @@ def newer_commit(archive: MadeArchive) -> None:
 
 
 def newer_log_start(archive: MadeArchive) -> None:
-    archive.store.put(archive.partition("t").log_start, b"0" * 20 + b'\n{"version":3}\n')
+    archive.store.put(archive.partition("t").log_start, b"0" * 20 + b'\n{"version":4}\n')
 
 
 def newer_metadata(archive: MadeArchive) -> None:

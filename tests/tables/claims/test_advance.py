@@ -1,5 +1,6 @@
 """What a table claims next of a partition, and how its state is stored."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -18,8 +19,15 @@ STRICT = Policy()
 PASSING = Policy(on_hole=OnHole.PASS)
 
 
-def seen(end: int, *holes: PassedHole, start: int = 0, stable: int | None = None, line: EpochHistory = LINE) -> Seen:
-    return Seen(start, end, end if stable is None else stable, ReadLog(line), holes)
+def seen(
+    end: int,
+    *holes: PassedHole,
+    start: int = 0,
+    stable: int | None = None,
+    line: EpochHistory = LINE,
+    floor: int | None = None,
+) -> Seen:
+    return Seen(start, end, end if stable is None else stable, ReadLog(line), holes, floor)
 
 
 def test_a_new_partition_is_claimed_from_the_start_of_its_log() -> None:
@@ -103,6 +111,25 @@ def test_offsets_that_retention_removed_are_an_error_or_noted() -> None:
     assert step.claims == ((220, 300),)
     assert step.state.lost == ((200, 220),)
     assert step.state.claims == ((0, 200), (220, 300))
+
+
+@pytest.mark.parametrize(
+    ("floor", "says", "lacks"),
+    [
+        (None, "are lost: the log starts at 220.*; on_lost: pass notes them and continues", "undo"),
+        (220, "are lost: the log starts at 220.*; on_lost: pass notes them and continues", "undo"),
+        (210, "are lost: .*; from 210 on they are only hidden: .*tsctl gc undo.*; then on_lost: pass", "continues"),
+        (200, "are hidden by retention, .*a hold on the topic.*tsctl gc undo, shows them again", "on_lost"),
+        (90, "are hidden by retention, .*a hold on the topic.*tsctl gc undo, shows them again", "on_lost"),
+    ],
+    ids=["unknown", "deleted", "deleted in part", "hidden", "hidden from further down"],
+)
+def test_offsets_that_can_be_shown_again_are_not_called_lost(floor: int | None, says: str, lacks: str) -> None:
+    """During the grace the way back is a hold or an undo; `on_lost: pass` would leave them out permanently."""
+    problem = advance(KNOWN, seen(300, start=220, floor=floor), STRICT).problem
+    assert problem is not None
+    assert re.search(says, problem.reason)
+    assert lacks not in problem.reason
 
 
 def test_a_table_waits_below_a_hole_and_the_transactions_that_are_open_at_it() -> None:

@@ -1,23 +1,29 @@
 """`tsctl gc`: what a user runs, reads and undoes; the policy, holds and readers of a run."""
 
-import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dev.local.agent import write_config
 from tests.docs.commands import CHECKOUT
+from tests.made_archive import MadeArchive
 from tests.spark.archives import Archive
 from tests.tsctl.gc.archives import GRACE, bases, later, ship, start_of
 from tests.tsctl.running import Run
 from ts_common.archive.table_claims import TableClaims, claims_key
+from ts_common.endpoints import EndpointProvider
 from ts_common.errors import AccessDenied
+from ts_common.store.contract import ObjectStore
 from tsctl.commands import gc
 from tsctl.gc import archive_run
 
 POLICY = """
+cluster: prod
 grace: 1h
 least_time: 0s
 fuse: {{share: 90%}}
@@ -26,8 +32,24 @@ rules:
     keep: true
   - topics: .*
     max_size: 1KiB
+    confirm_small: true
     {more}
 """
+DAY = 86_400_000
+ALL = list(range(0, 100, 10))
+OLD, NEW = "A" * 22, "B" * 22
+
+
+class TwoStores(EndpointProvider):
+    """Two directories next to that of the configuration: topics `b` and `moved` are in `b`, all others in `a`."""
+
+    def location(self, topic: str) -> str:
+        """Return the directory of a topic."""
+        return (self.config_dir.parent / ("b" if topic in {"b", "moved"} else "a")).as_uri()
+
+    def locations(self) -> frozenset[str]:
+        """Return both."""
+        return frozenset(map(self.location, "ab"))
 
 
 @pytest.fixture
@@ -35,9 +57,14 @@ def policy(tmp_path: Path) -> Path:
     return write_policy(tmp_path)
 
 
-def write_policy(directory: Path, more: str = "") -> Path:
+def write_policy(directory: Path, more: str = "", **replaced: str) -> Path:
+    """Write the policy with more keys of its last rule; `replaced` are whole values of its own keys."""
+    text = POLICY.format(more=more)
+    for name, value in replaced.items():
+        text, count = re.subn(rf"^{name}: .*$", f"{name}: {value}", text, flags=re.MULTILINE)
+        assert count == 1
     path = directory / "retention.yaml"
-    path.write_text(POLICY.format(more=more))
+    path.write_text(text)
     return path
 
 
@@ -48,61 +75,234 @@ def shipped(hand_made: Archive) -> Archive:
     return hand_made
 
 
-def test_a_run_is_planned_waits_and_deletes(shipped: Archive, named: tuple[str, ...], policy: Path, run: Run) -> None:
-    """The dry run prints the objects that the plan has; a log has each deletion; a topic to keep is not touched."""
-    dry = run("gc", "run", "--policy", policy, *named, "--dry-run", "--objects")
-    assert dry.code == 0
-    assert start_of(shipped) == 0
-    first = run("gc", "run", "--policy", policy, *named)
-    assert (first.code, start_of(shipped)) == (0, 30)
-    assert "9 objects" in first.out
-    assert "waits until" in run("gc", "run", "--policy", policy, *named).out
-    later(shipped, GRACE)
-    deleted = run("gc", "run", "--policy", policy, *named, "--json")
-    (line,) = deleted.lines
-    assert line["deleted"]["objects"] == {"removed": 9}
-    assert line["left_out"] == []
-    log = run("gc", "log", line["deleted"]["run"], *named).lines
-    assert {(entry["name"], entry["etag"]) for entry in log} == {
-        (entry["key"].rpartition("/")[2], entry["etag"]) for entry in dry.lines
-    }
-    assert {entry["outcome"] for entry in log} == {"removed"}
-    assert [row["state"] for row in run("gc", "ls", *named, "--json").document["runs"]] == ["deleted"]
-    assert bases(shipped) == list(range(30, 100, 10))
-    assert bases(shipped, "kept") == list(range(0, 100, 10))
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[MadeArchive, MadeArchive, Path]]:
+    """Return the stores of one archive, with topic `a` and `b`, and the directory of its configuration."""
+    stores = tuple(MadeArchive(tmp_path / name) for name in "ab")
+    for archive, topic in zip(stores, "ab", strict=True):
+        archive.store.put(archive.keys.layout, b'{"version":1,"entropyBits":0,"cluster":"prod","time":0}')
+        ship(archive, topic, 0, 100)
+    write_config(tmp_path / "conf", "prod", {"storage.service.endpoint.provider.class": f"{__name__}:TwoStores"})
+    yield stores[0], stores[1], tmp_path / "conf"
+    for archive in stores:
+        archive.store.close()
 
 
-def test_an_undone_run_is_listed_and_deletes_nothing(
+def contents(store: ObjectStore) -> dict[str, str]:
+    return {info.key: info.etag for info in store.list()}
+
+
+def states(run: Run, named: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return partition, state, floor and start of what `tsctl gc ls` lists; what it could not read has no time."""
+    rows = run("gc", "ls", *named, "--json").document["partitions"]
+    assert all((row["since"] is None) is (row["start"] is None) for row in rows)
+    return [tuple(row[key] for key in ("partition", "state", "floor", "start")) for row in rows]
+
+
+def test_a_run_hides_and_the_first_one_after_the_grace_deletes(
     shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
 ) -> None:
-    """After the deletion began there is nothing to undo."""
+    """The report has what the dry run named; a topic to keep is not touched."""
+    dry = run("gc", "run", "--policy", policy, *named, "--dry-run", "--objects")
+    assert (dry.code, start_of(shipped)) == (0, 0)
+    first = run("gc", "run", "--policy", policy, *named)
+    assert (first.code, start_of(shipped)) == (0, 30)
+    assert "hidden: 9 objects" in first.out
+    assert "the first run after 1 h deletes them" in first.out
+    assert states(run, named) == [("t-0", "hidden", 0, 30)]
+    again = run("gc", "run", "--policy", policy, *named)
+    assert "hidden before, and in their grace: 1 partition" in again.out
+    assert bases(shipped) == ALL
+    later(shipped, GRACE)
+    goes = run("gc", "run", "--policy", policy, *named, "--dry-run", "--objects").lines
+    assert [each["key"] for each in goes] == [each["key"] for each in dry.lines]
+    (line,) = run("gc", "run", "--policy", policy, *named, "--json").lines
+    assert (line["deleted"], line["left_out"]) == ({"removed": 9}, [])
+    head, deleted, end = run("gc", "log", line["run"], *named).lines
+    assert (head["run"], deleted["partition"], end) == (line["run"], "t-0", {"did": "ended", "failed": False})
+    prefix = shipped.partition("t").prefix
+    assert sorted(deleted["objects"]) == [
+        [each["key"].removeprefix(prefix), each["bytes"], each["etag"], "removed"]
+        for each in sorted(goes, key=lambda each: each["key"])
+    ]
+    assert states(run, named) == [("t-0", "released", 30, 30)]
+    assert (bases(shipped), bases(shipped, "kept")) == (ALL[3:], ALL)
+    unknown = run("gc", "log", "gc-x", *named)
+    assert (unknown.code, "gc-x: there is no report of such a run" in unknown.err) == (2, True)
+
+
+def test_a_dry_run_names_what_a_run_would_do_and_writes_nothing(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """In each state; an object that a dry run wrote would also begin a grace, or keep a probe."""
+
+    def dry(*options: str) -> Any:
+        before = contents(shipped.store)
+        ended = run("gc", "run", "--policy", policy, *named, "--dry-run", *options)
+        assert (ended.code, contents(shipped.store)) == (0, before)
+        return ended
+
+    def steps() -> list[tuple[Any, ...]]:
+        columns = ("partition", "step", "from", "to", "objects")
+        return [tuple(row[key] for key in columns) for row in dry("--json").document["due"]]
+
+    assert steps() == [("t-0", "hide", 0, 30, 9)]
+    assert re.search(r"^t-0 +hide +0 +30 +9 .*the rule$", dry().out, re.MULTILINE)
     run("gc", "run", "--policy", policy, *named)
-    (row,) = run("gc", "ls", *named, "--json").document["runs"]
-    waiting = run("gc", "log", row["run"], *named)
-    assert (waiting.code, waiting.out) == (0, "")
-    assert "nothing of this plan was deleted; its state is: waits" in waiting.err
-    undone = run("gc", "undo", *named)
-    assert "its state is: undone" in run("gc", "log", row["run"], *named).err
-    assert (undone.code, start_of(shipped)) == (0, 0)
-    assert "1 partition was moved back" in undone.out
-    assert [row["state"] for row in run("gc", "ls", *named, "--json").document["runs"]] == ["undone"]
+    assert steps() == []
+    assert "due to hide: 0 objects of 0 bytes; to delete: 0 of 0 bytes" in dry().out
+    run("hold", "add", "case", "--topic", "t", "--reason", "audit", *named)
+    assert steps() == [("t-0", "show again", None, None, 0)]
+    assert "t-0: hold case: audit" in dry().err
+    run("hold", "rm", "case", "--reason", "closed", *named)
+    later(shipped, GRACE)
+    assert steps() == [("t-0", "delete", None, None, 9)]
+    assert {line["step"] for line in dry("--objects").lines} == {"delete"}
+    shipped.store.delete([shipped.keys.log_start_copy(shipped.partition("t"))])
+    assert steps() == [("t-0", "begin the grace", None, None, 0)]
+
+
+def test_an_undo_shows_at_once_and_keeps_until_its_hold_is_removed(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """Of the named topics alone; what it shows has another grace. Once released there is nothing to show."""
+    ship(shipped, "u", 0, 100)
     run("gc", "run", "--policy", policy, *named)
+    undone = run("gc", "undo", "t.*", "--reason", "wrong policy", *named)
+    assert (undone.code, start_of(shipped), start_of(shipped, "u")) == (0, 0, 30)
+    assert "1 partition shown again" in undone.out
+    (hold,) = run("hold", "ls", *named, "--json").document["holds"]
+    assert f"until: tsctl hold rm {hold['name']} " in undone.out
+    assert (hold["topics"], hold["reason"]) == (["t.*"], "wrong policy")
+    later(shipped, GRACE)
+    kept = run("gc", "run", "--policy", policy, *named)
+    assert (kept.code, start_of(shipped), bases(shipped), bases(shipped, "u")) == (0, 0, ALL, ALL[3:])
+    assert f"t-0: kept: hold {hold['name']}: wrong policy" in kept.err
+    run("hold", "rm", hold["name"], "--reason", "the policy is right", *named)
     later(shipped, GRACE)
     run("gc", "run", "--policy", policy, *named)
-    refused = run("gc", "undo", *named)
-    assert (refused.code, start_of(shipped)) == (2, 30)
-    assert "its deletion has begun or is over" in refused.err
-    assert run("gc", "undo", "x", *named).code == 2
+    assert (start_of(shipped), bases(shipped)) == (30, ALL)
+    later(shipped, GRACE)
+    run("gc", "run", "--policy", policy, *named)
+    late = run("gc", "undo", "--all", "--reason", "too late", *named, "--json")
+    assert (late.code, late.document["locations"][0]["shown_partitions"]) == (0, 0)
+    assert (start_of(shipped), bases(shipped)) == (30, ALL[3:])
 
 
-def test_a_hold_stops_a_run_until_it_is_removed(
+def test_an_undo_shows_although_another_hold_is_damaged(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """Doubt keeps. The damage is a finding, and has the exit code of one."""
+    run("gc", "run", "--policy", policy, *named)
+    shipped.store.put(shipped.keys.holds + "x.json", b"{")
+    undone = run("gc", "undo", "t", "--reason", "wrong policy", *named)
+    assert (undone.code, start_of(shipped)) == (1, 0)
+    assert "holds/x.json" in undone.err
+
+
+def test_an_undo_shows_an_incarnation_that_is_over(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """It is hidden as a whole before it is deleted."""
+    shipped.put_incarnations("t", OLD, NEW)
+    policy.write_text(policy.read_text() + "deleted_topics: {after: 1d}\n")
+    later(shipped, 2 * DAY)
+    run("gc", "run", "--policy", policy, *named, "--ignore-fuse")
+    assert start_of(shipped) == 100
+    undone = run("gc", "undo", "t", "--reason", "it is needed", *named)
+    assert (undone.code, start_of(shipped)) == (0, 0)
+    later(shipped, GRACE)
+    run("gc", "run", "--policy", policy, *named, "--ignore-fuse")
+    assert (start_of(shipped), bases(shipped)) == (0, ALL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--reason", "x"), "give topics or patterns, or --all"),
+        (("t", "--all", "--reason", "x"), "give topics or patterns, or --all"),
+        (("t",), "--reason is missing"),
+        (("t", "--reason", " "), "--reason is missing"),
+        (("t", "--reason", "x\ny"), "one line is expected"),
+        (("tt", "--reason", "x"), "the archive has no topic tt"),
+        (("t(", "--reason", "x"), "topic 't(' is not a regular expression"),
+    ],
+)
+def test_an_undo_without_topics_or_a_reason_is_refused(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, arguments: tuple[str, ...], text: str
+) -> None:
+    """It writes nothing: neither a hold nor `log.start`."""
+    run("gc", "run", "--policy", policy, *named)
+    before = contents(shipped.store)
+    refused = run("gc", "undo", *arguments, *named)
+    assert (refused.code, refused.out, text in refused.err) == (2, "", True), refused.err
+    assert contents(shipped.store) == before
+
+
+def test_a_cluster_with_two_stores_is_undone_in_each(
+    two: tuple[MadeArchive, MadeArchive, Path], policy: Path, run: Run
+) -> None:
+    """Also if one of them has nothing that is hidden; both have the hold, and each topic is of one of them."""
+    one, other, conf = two
+    config = ("--config", conf)
+    policy.write_text(policy.read_text().replace("topics: kept", "topics: b"))
+    first = run("gc", "run", "--policy", policy, *config)
+    assert (first.code, start_of(one, "a"), start_of(other, "b")) == (0, 30, 0), first.err
+    undone = run("gc", "undo", "--all", "--reason", "wrong policy", *config, "--json")
+    found = [(each["location"], each["shown_partitions"]) for each in undone.document["locations"]]
+    assert (undone.code, sorted(found)) == (0, sorted([(one.location, 1), (other.location, 0)]))
+    assert (start_of(one, "a"), start_of(other, "b")) == (0, 0)
+    for archive in (one, other):
+        archive.store.head(archive.keys.hold(undone.document["hold"]))
+    later(one, GRACE)
+    kept = run("gc", "run", "--policy", policy, *config)
+    assert (kept.code, start_of(one, "a")) == (0, 0)
+
+
+def test_a_report_has_each_former_incarnation_and_old_place_until_the_policy_collects_them(
+    two: tuple[MadeArchive, MadeArchive, Path], policy: Path, run: Run
+) -> None:
+    """With its age: without these keys nothing of them is ever due, whatever the rule of the topic is."""
+    one, other, conf = two
+    config = ("--config", conf)
+    policy.write_text(policy.read_text().replace("topics: kept", "topics: b"))
+    for archive in (one, other):
+        ship(archive, "moved", 0, 100)
+    one.put_incarnations("a", OLD, NEW)
+    for archive in (one, other):
+        later(archive, 2 * DAY)
+    before = int(time.time() * 1000) - DAY
+    ended = run("gc", "run", "--policy", policy, *config, "--json")
+    (line,) = [line for line in ended.lines if line["location"] == one.location]
+    assert (ended.code, line["staying"]) == (0, 2)
+    stays = [each for each in run("gc", "log", line["run"], *config).lines if each.get("did") == "stays"]
+    assert {(each["directory"], each["place"]) for each in stays} == {
+        ("a", "former incarnation"),
+        ("moved", "old place"),
+    }
+    assert all(0 < each["since"] < before for each in stays)
+    assert (start_of(one, "a"), start_of(one, "moved"), start_of(other, "moved")) == (0, 0, 30)
+    text = run("gc", "run", "--policy", policy, *config).out
+    assert f"{one.location}: former incarnations and old places that stay: 2; deleted_topics and old_places" in text
+    policy.write_text(policy.read_text() + "deleted_topics: {after: 1d}\nold_places: {after: 1d}\n")
+    for _ in range(2):
+        assert run("gc", "run", "--policy", policy, *config, "--ignore-fuse").code == 0
+        later(one, GRACE)
+    assert (bases(one, "a"), bases(one, "moved"), bases(other, "moved")) == ([], [], ALL)
+
+
+def test_a_hold_stops_a_run_and_shows_what_is_hidden_until_it_is_removed(
     shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
 ) -> None:
     """It is expected, so the exit code is 0; a hold that cannot be read stops everything, with a finding."""
+    run("gc", "run", "--policy", policy, *named)
     run("hold", "add", "case-17", "--topic", "t", "--reason", "audit", *named)
+    later(shipped, GRACE)
     held = run("gc", "run", "--policy", policy, *named)
-    assert (held.code, start_of(shipped)) == (0, 0)
-    assert "t-0: left out: hold case-17: audit" in held.err
+    assert (held.code, start_of(shipped), bases(shipped)) == (0, 0, ALL)
+    assert "t-0: kept: hold case-17: audit" in held.err
+    assert "shown again: 1 partition" in held.out
+    run("hold", "rm", "case-17", "--reason", "closed", *named)
     shipped.store.put(shipped.keys.holds + "x.json", b"{}")
     assert run("gc", "run", "--policy", policy, *named).code == 1
     assert start_of(shipped) == 0
@@ -117,121 +317,164 @@ def test_a_run_waits_for_a_reader_and_names_an_overdue_one(
     assert (missing.code, start_of(shipped)) == (2, 0)
     assert "rules.1.until_read_by.0.table: lake.t: " in missing.err
     for age, code, start in ((1, 0, 17), (11, 1, 17)):
-        claims = TableClaims("lake.t", "1", int((time.time() - age * 86_400) * 1000), {"t-0": 17})
+        claims = TableClaims("lake.t", "1", int(time.time() * 1000) - age * DAY, {"t-0": 17})
         shipped.store.put(claims_key(shipped.keys, "lake.t"), claims.encode())
         found = run("gc", "run", "--policy", policy, *named)
         assert (found.code, start_of(shipped)) == (code, start)
         later(shipped, GRACE)
     assert "table lake.t still needs offset 17" in found.err
+    assert bases(shipped) == ALL[1:]
+
+
+def test_a_table_that_the_policy_does_not_name_keeps_its_segments_until_the_rule_ignores_it(
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    """A dry run and each run list it. It never ends by time, and the message has the key that releases it."""
+    policy = write_policy(tmp_path)
+    claims = TableClaims("lake.t", "1", int(time.time() * 1000) - 31 * DAY, {"t-0": 17})
+    shipped.store.put(claims_key(shipped.keys, "lake.t"), claims.encode())
+    for options in (("--dry-run",), ()):
+        found = run("gc", "run", "--policy", policy, *named, *options)
+        assert found.code == 1
+        assert "t-0: table lake.t still needs offset 17, and has not moved for longest_wait" in found.err
+        assert "ignore_tables" in found.err
+    later(shipped, GRACE)
+    assert run("gc", "run", "--policy", policy, *named).code == 1
+    assert (start_of(shipped), bases(shipped)) == (17, ALL[1:])
+    write_policy(tmp_path, "ignore_tables: lake.t")
+    ended = run("gc", "run", "--policy", policy, *named)
+    assert (ended.code, ended.err, start_of(shipped)) == (0, "", 30)
 
 
 def test_a_blown_fuse_is_a_finding_and_can_be_ignored(
     shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
 ) -> None:
-    """Nothing is moved until the operator has compared the dry run. A share of 100% is no bound."""
-    path = tmp_path / "retention.yaml"
-    path.write_text(POLICY.format(more="").replace("share: 90%", "objects: 8"))
-    blown = run("gc", "run", "--policy", path, *named)
+    """Nothing is hidden until the operator has compared the dry run. A share of 100% is no bound."""
+    policy = write_policy(tmp_path, fuse="{objects: 8}")
+    blown = run("gc", "run", "--policy", policy, *named)
     assert (blown.code, start_of(shipped)) == (1, 0)
     assert "fuse.objects is 8" in blown.err
-    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 1
+    assert run("gc", "run", "--policy", policy, *named, "--dry-run").code == 1
     keys = shipped.partition("t")
     for at in range(30):
         shipped.store.put(keys.gap(at, at + 1), bytes(1000))  # more bytes than all segments have
-    path.write_text(POLICY.format(more="").replace("share: 90%", "share: 100%"))
-    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 0
-    path.write_text(POLICY.format(more=""))
-    assert run("gc", "run", "--policy", path, *named, "--ignore-fuse").code == 0
+    write_policy(tmp_path, fuse="{share: 100%}")
+    assert run("gc", "run", "--policy", policy, *named, "--dry-run").code == 0
+    write_policy(tmp_path)
+    assert run("gc", "run", "--policy", policy, *named, "--dry-run").code == 1
+    assert run("gc", "run", "--policy", policy, *named, "--ignore-fuse").code == 0
     assert start_of(shipped) == 30
 
 
+def test_a_fuse_that_one_topic_blows_leaves_that_topic_out(
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    """The share of the whole store is below it. One segment of each partition is no mistake."""
+    for partition in range(5):
+        ship(shipped, "large", 0, 80, partition=partition)
+    policy = write_policy(tmp_path, fuse="{share: 25%}")
+    for options in (("--dry-run",), ()):
+        blown = run("gc", "run", "--policy", policy, *named, *options)
+        assert blown.code == 1
+        assert "t: the fuse of the topic has blown: due: 9 objects" in blown.err
+        assert "large" not in blown.err
+    assert (start_of(shipped), start_of(shipped, "large", 4)) == (0, 10)
+    assert run("gc", "run", "--policy", policy, *named, "--ignore-fuse").code == 0
+    assert start_of(shipped) == 30
+
+
+def test_a_fuse_counts_only_what_is_newly_due(
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    """Neither what is hidden, nor what the same run deletes; that is deleted whatever the fuse is."""
+    policy = write_policy(tmp_path, fuse="{objects: 8}")
+    policy.write_text(policy.read_text().replace("1KiB", "1200"))
+    assert run("gc", "run", "--policy", policy, *named).code == 0
+    assert start_of(shipped) == 20
+    later(shipped, GRACE)
+    write_policy(tmp_path, fuse="{objects: 8}")
+    dry = run("gc", "run", "--policy", policy, *named, "--dry-run", "--json")
+    assert (dry.code, dry.document["locations"][0]["due_objects"]) == (0, 3)
+    assert run("gc", "run", "--policy", policy, *named).code == 0
+    assert (start_of(shipped), bases(shipped)) == (30, ALL[2:])
+    ship(shipped, "u", 0, 100)
+    dry = run("gc", "run", "--policy", policy, *named, "--dry-run", "--json")
+    assert (dry.code, dry.document["locations"][0]["due_objects"]) == (1, 9)
+    assert "due: 9 objects, and fuse.objects is 8" in dry.err
+    later(shipped, GRACE)
+    assert run("gc", "run", "--policy", policy, *named).code == 1
+    assert (bases(shipped), start_of(shipped, "u")) == (ALL[3:], 0)
+
+
 def test_the_example_of_a_policy_can_be_used_as_it_is(shipped: Archive, named: tuple[str, ...], run: Run) -> None:
-    """A first user copies it, and has none of its topics."""
+    """A first user copies it. Each rule without a topic is named, so that a misspelt one keeps nothing in silence."""
     ship(shipped, "orders", 0, 100)
     ended = run("gc", "run", "--policy", CHECKOUT / "conf/retention.example.yaml", *named, "--dry-run")
-    assert ended.code == 0
-    (warning,) = ended.err.splitlines()
-    assert "no topic payments today" in warning
+    assert ended.code == 1
+    texts = [re.search(r": (rules\.\d: \S+): no topic of the archive", line) for line in ended.err.splitlines()]
+    assert [found and found[1] for found in texts] == [
+        "rules.0: payments",
+        r"rules.0: audit\..*",
+        r"rules.1: events\..*",
+    ]
 
 
 def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run) -> None:
-    """Each is one message with code 2, and nothing is moved."""
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("rules: [{topics: t, max_age: 5}]")
-    kafka = write_policy(tmp_path, "").with_name("kafka.yaml")
-    kafka.write_text("rules: [{topics: t, as_in_kafka: true}]")
+    """Each is one message with code 2, and nothing is written."""
+    before, policy = contents(shipped.store), write_policy(tmp_path)
+
+    def wrong(name: str, rules: str, cluster: str = "prod") -> Path:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f"cluster: {cluster}\nrules: {rules}")
+        return path
+
+    useless = "[{topics: '.*', max_age: 30d}, {topics: 'k.*', keep: true}]"
     for arguments, text in (
-        (("--policy", bad), "max_age"),
+        (("--policy", wrong("bad", "[{topics: t, max_age: 5}]")), "max_age"),
+        (("--policy", wrong("small", "[{topics: t, max_age: 84m}]")), "confirm_small: true"),
+        (("--policy", wrong("other", "[]", "staging")), "for cluster staging, and the archive is of cluster prod"),
+        (("--policy", wrong("other", "[]", "staging"), "--dry-run"), "give the policy of prod"),
+        (("--policy", wrong("useless", useless)), "rules.1: k.*: all of its topics (1) match rules.0 first"),
+        (("--policy", wrong("useless", useless), "--dry-run"), "move the narrower rule up"),
         (("--policy", tmp_path / "none.yaml"), "none.yaml"),
         ((), "--policy is missing\n"),
-        (("--policy", kafka), "--bootstrap-server"),
-        (("--policy", write_policy(tmp_path), "--objects"), "--dry-run"),
-        (("--policy", write_policy(tmp_path), "--every", "1m", "--dry-run"), "--every"),
-        (("--policy", write_policy(tmp_path), "--every", "0m"), "--every=0m: 1s or more is expected"),
-        (("--policy", write_policy(tmp_path), "--ignore-fuse", "--dry-run"), "--ignore-fuse"),
-        (("--policy", write_policy(tmp_path), "--metrics-file", "a.prom", "--dry-run"), "--metrics-file"),
-        (("--policy", write_policy(tmp_path), "--push-gateway", "http://h", "--dry-run"), "--push-gateway"),
+        (("--policy", wrong("kafka", "[{topics: t, as_in_kafka: true}]")), "--bootstrap-server"),
+        (("--policy", policy, "--objects"), "--dry-run"),
+        (("--policy", policy, "--every", "1m", "--dry-run"), "--every"),
+        (("--policy", policy, "--every", "0m"), "--every=0m: 1s or more is expected"),
+        (("--policy", policy, "--ignore-fuse", "--dry-run"), "--ignore-fuse"),
+        (("--policy", policy, "--metrics-file", "a.prom", "--dry-run"), "--metrics-file"),
+        (("--policy", policy, "--push-gateway", "http://h", "--dry-run"), "--push-gateway"),
+        (("--policy", policy, "--command-config", policy), "--bootstrap-server"),
     ):
         ended = run("gc", "run", *arguments, *named)
         assert ended.code == 2
         assert text in ended.err
-    assert start_of(shipped) == 0
+    assert contents(shipped.store) == before
 
 
-def test_a_dry_run_leaves_a_plan_that_waits_out_of_the_fuse(
-    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+@pytest.mark.parametrize("option", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_a_rule_or_a_hold_that_matches_no_topic_is_a_finding(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, option: tuple[str, ...]
 ) -> None:
-    """The next run deletes the plan first, and plans the rest, which the fuse allows."""
-    path = tmp_path / "retention.yaml"
-    path.write_text(POLICY.format(more="").replace("share: 90%", "objects: 8"))
-    run("gc", "run", "--policy", path, *named, "--ignore-fuse")
-    (row,) = run("gc", "ls", *named, "--json").document["runs"]
-    dry = run("gc", "run", "--policy", path, *named, "--dry-run")
-    assert (dry.code, dry.err) == (0, "")
-    assert f"plan {row['run']} waits until {row['due']}; 9 of these objects are in it" in dry.out
-    for at in range(9):
-        shipped.store.put(shipped.partition("t").gap(at, at + 1), b"")
-    dry = run("gc", "run", "--policy", path, *named, "--dry-run", "--json")
-    assert (dry.code, dry.document["locations"][0]["objects"]) == (1, 18)
-    assert "due: 9 objects, and fuse.objects is 8" in dry.err
-    path.write_text(POLICY.format(more="").replace("share: 90%", "share: 1%"))
-    shipped.store.delete([shipped.partition("t").gap(at, at + 1) for at in range(9)])
-    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 0
-    run("gc", "undo", *named)
-    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 1
-
-
-def test_a_plan_is_printed_with_the_time_that_later_runs_read(
-    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The clock of this host is behind that of the store."""
-    now = time.time() - 300
-    for path in Path(shipped.location.removeprefix("file://")).rglob("*.*"):
-        os.utime(path, (now - 1, now - 1))
-    monkeypatch.setattr(archive_run, "store_time", lambda *_: int(now * 1000))
-    planned = run("gc", "run", "--policy", policy, *named)
-    (row,) = run("gc", "ls", *named, "--json").document["runs"]
-    assert f"after {row['due']}" in planned.out
-
-
-def test_a_topic_that_the_archive_lacks_is_a_warning(
-    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
-) -> None:
-    """A misspelt name would keep nothing. A pattern may match nothing, and the exit code stays that of the run."""
-    path = tmp_path / "retention.yaml"
-    path.write_text(POLICY.format(more="").replace("topics: kept", "topics: [keptt, kept, 'x.*']"))
-    for option in ((), ("--dry-run",)):
-        ended = run("gc", "run", "--policy", path, *named, *option)
-        assert ended.code == 0
-        assert "the archive has no topic keptt today" in ended.err
-    assert "the archive has no topic" not in run("gc", "run", "--policy", write_policy(tmp_path), *named).err
+    """A misspelt one would keep nothing. The run does the rest."""
+    assert run("gc", "run", "--policy", policy, *named, *option).code == 0
+    policy.write_text(policy.read_text().replace("topics: kept", "topics: [keptt, kept, 'x.*']"))
+    run("hold", "add", "case", "--topic", "tt", "--reason", "audit", *named)
+    run("hold", "add", "short", "--topic", "uu", "--reason", "audit", "--until", "@1", *named)
+    ended = run("gc", "run", "--policy", policy, *named, *option)
+    assert (ended.code, start_of(shipped)) == (1, 0 if option else 30)
+    assert "policy: rules.0: keptt: no topic of the archive has this name; did you mean kept?" in ended.err
+    assert "policy: rules.0: x.*: no topic of the archive matches" in ended.err
+    assert "policy: hold case: it matches no topic of the archive" in ended.err
+    assert "hold short" not in ended.err
 
 
 def test_a_loop_follows_the_policy_as_it_is_in_each_pass(
     shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong one ends its pass with an error, and nothing is deleted by the one before, and the loop continues."""
-    texts = iter(("rules: [{topics: t, max_age: 5}]", "rules: [{topics: .*, keep: true}]", None))
+    """A wrong one ends its pass with an error, and the loop continues. One that keeps more shows what was hidden."""
+    texts = iter(("rules: [{topics: t, max_age: 5}]", "cluster: prod\nrules: [{topics: .*, keep: true}]", None))
     contents: list[str | None] = []
 
     def stopped(_: float) -> bool:
@@ -246,29 +489,27 @@ def test_a_loop_follows_the_policy_as_it_is_in_each_pass(
     assert ended.code == 0
     assert len(contents) == 3
     assert "max_age: 5 is no time" in ended.err
-    assert [line["deleted"]["objects"] if line["deleted"] else None for line in ended.lines] == [None, {"left": 9}]
-    assert len(bases(shipped)) == 10
+    assert [(line["hidden_partitions"], line["shown_partitions"]) for line in ended.lines] == [(1, 0), (0, 1)]
+    assert (start_of(shipped), bases(shipped)) == (0, ALL)
 
 
 def test_a_loop_that_never_succeeded_ends_with_the_code_of_its_last_run(
-    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scheduler that ends it sees that retention failed, and no traceback."""
-    run("gc", "run", "--policy", policy, *named)
-    for info in list(shipped.store.list(shipped.keys.gc_runs)):
-        if info.key.endswith("plan.json"):
-            shipped.store.put(info.key, b'{"version":9}')
+    policy = write_policy(tmp_path, "until_read_by: [{group: g}]")
     monkeypatch.setattr(gc, "stopping", lambda _: nullcontext(lambda _: True))  # SIGTERM arrives during the run
     ended = run("gc", "run", "--policy", policy, *named, "--every", "1h")
     assert ended.code == 2
-    assert "later release" in ended.err
+    assert "group: g: the archive has no committed offsets of such a group" in ended.err
+    assert start_of(shipped) == 0
 
 
 @pytest.mark.parametrize(
     "command",
     [
         ("ls",),
-        ("undo",),
+        ("undo", "--all", "--reason", "x"),
         ("log", "r"),
         ("run", "--policy", "retention.yaml"),
         ("run", "--policy", "retention.yaml", "--dry-run"),
@@ -283,42 +524,63 @@ def test_a_cluster_that_the_store_lacks_is_refused(
     command: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A wrong cluster id is no archive without runs; one whose topics were all collected still has its runs."""
+    """A wrong cluster id is no archive without runs; one whose topics were all collected still has its own objects."""
     monkeypatch.chdir(policy.parent)
     ended = run("gc", *command, *named, "--cluster", "porod")
     assert (ended.code, ended.out) == (2, "")
     assert "has no objects of cluster porod" in ended.err
     assert not [info.key for info in shipped.store.list() if "porod" in info.key]
-    assert (run("gc", "ls", *named).code, run("gc", "ls", *named).out) == (0, "no runs\n")
+    nothing = "retention has hidden and released nothing\n"
+    assert (run("gc", "ls", *named).code, run("gc", "ls", *named).out) == (0, nothing)
     shipped.store.delete([info.key for info in shipped.store.list()])
     shipped.store.put(shipped.keys.layout, b'{"version":1,"entropyBits":0,"cluster":"prod","time":0}')
-    assert run("gc", "ls", *named).out == "no runs\n"
+    assert run("gc", "ls", *named).out == nothing
 
 
-def test_a_damaged_claim_hides_no_other_run(shipped: Archive, named: tuple[str, ...], policy: Path, run: Run) -> None:
-    """Its own row shows the damage."""
+def test_a_damaged_copy_hides_no_other_partition(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """Its own row shows the damage; it leaves its own partition out of a run."""
+    ship(shipped, "u", 0, 100)
     run("gc", "run", "--policy", policy, *named)
-    for name in ("20200101T000000000Z-00000000", "20200101T000001000Z-00000000"):
-        shipped.store.put(f"{shipped.keys.gc_runs}{name}/claim.json", b"\x1b[2J")
-    ended = run("gc", "ls", *named, "--json")
-    assert [row["state"] for row in ended.document["runs"]] == ["damaged", "damaged", "waits"]
+    shipped.store.put(shipped.keys.log_start_copy(shipped.partition("t")), b"\x1b[2J")
+    damaged, whole = states(run, named)
+    assert (damaged[0], damaged[2:], whole) == ("t-0", (None, None), ("u-0", "hidden", 0, 30))
+    assert "t-0" in damaged[1]
+    assert "\x1b" not in run("gc", "ls", *named).out
+    later(shipped, GRACE)
+    ended = run("gc", "run", "--policy", policy, *named)
+    assert (ended.code, bases(shipped), bases(shipped, "u")) == (1, ALL, ALL[3:])
+
+
+def test_an_earlier_release_that_still_runs_stops_a_run(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """A plan that still waits is discarded by the first run, with a line; a later one is of a collector that runs."""
+    plan = f"{shipped.keys.gc}20261127T020000000Z-1f2e3d4c/plan.json"
+    shipped.store.put(plan, b"{}\n")
+    first = run("gc", "run", "--policy", policy, *named)
+    assert (first.code, start_of(shipped)) == (0, 30)
+    assert "plan 20261127T020000000Z-1f2e3d4c of an earlier release still waited, and was discarded" in first.err
+    later(shipped, GRACE)
+    shipped.store.put(plan, b"{}\n")
+    stopped = run("gc", "run", "--policy", policy, *named)
+    assert (stopped.code, bases(shipped)) == (75, ALL)
+    assert "an older release of tsctl gc still runs" in stopped.err
 
 
 def test_a_run_writes_metrics(shipped: Archive, named: tuple[str, ...], policy: Path, tmp_path: Path, run: Run) -> None:
     """Also of a run that fails."""
     path = tmp_path / "gc.prom"
     run("gc", "run", "--policy", policy, *named, "--metrics-file", path)
-    assert re.search(r'^ts_gc_planned_objects\{cluster="prod"\} 9\.0$', path.read_text(), re.MULTILINE)
+    assert re.search(r'^ts_gc_hidden_objects\{cluster="prod"\} 9\.0$', path.read_text(), re.MULTILINE)
     assert re.search(r'^ts_gc_last_run_failed\{cluster="prod"\} 0\.0$', path.read_text(), re.MULTILINE)
-    shipped.store.put(shipped.keys.gc_runs + "x", b"")
-    for info in list(shipped.store.list(shipped.keys.gc_runs)):
-        if info.key.endswith("plan.json"):
-            shipped.store.put(info.key, b'{"version":9}')
+    write_policy(tmp_path, "until_read_by: [{group: g}]")
     assert run("gc", "run", "--policy", policy, *named, "--metrics-file", path).code == 2
     assert re.search(r'^ts_gc_last_run_failed\{cluster="prod"\} 1\.0$', path.read_text(), re.MULTILINE)
 
 
-def test_a_run_that_an_error_ends_counts_what_it_deleted(
+def test_a_run_that_an_error_ends_counts_and_reports_what_it_deleted(
     shipped: Archive,
     named: tuple[str, ...],
     policy: Path,
@@ -326,7 +588,7 @@ def test_a_run_that_an_error_ends_counts_what_it_deleted(
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No later run counts these objects."""
+    """No later run counts these objects, and no other report has them."""
     path = tmp_path / "gc.prom"
     run("gc", "run", "--policy", policy, *named)
     later(shipped, GRACE)
@@ -335,9 +597,13 @@ def test_a_run_that_an_error_ends_counts_what_it_deleted(
         raise AccessDenied("own objects")
 
     monkeypatch.setattr(archive_run, "delete_old", fail)
+    before = contents(shipped.store)
     assert run("gc", "run", "--policy", policy, *named, "--metrics-file", path).code != 0
     assert re.search(r'^ts_gc_deleted_objects\{cluster="prod"\} 9\.0$', path.read_text(), re.MULTILINE)
     assert re.search(r'^ts_gc_last_run_failed\{cluster="prod"\} 1\.0$', path.read_text(), re.MULTILINE)
+    (key,) = [key for key in contents(shipped.store).keys() - before.keys() if key.endswith(".jsonl")]
+    lines = run("gc", "log", Path(key).stem, *named).lines
+    assert [(each.get("did"), len(each.get("objects", ()))) for each in lines] == [(None, 0), ("deleted", 9)]
 
 
 def test_the_checks_of_a_directory_are_fine(shipped: Archive, named: tuple[str, ...], run: Run) -> None:

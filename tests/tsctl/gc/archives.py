@@ -1,7 +1,6 @@
 """Archives for tests of `tsctl gc`: partitions of made segments, and a retention without a policy file."""
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,20 +11,20 @@ from tests.made_archive import MadeArchive, batches
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit, Lineage, LogStart, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
-from ts_common.store.contract import ObjectInfo
+from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
+from tsctl.gc.archive_run import NO_FUSE, LocationResult, begin, work_in
 from tsctl.gc.due import Rule
+from tsctl.gc.incarnations import read_topic_incarnations
 from tsctl.gc.policy import Fuse
+from tsctl.gc.report import Report
 from tsctl.gc.retention import LeftOut, NeededFrom, TopicIncarnation, Why
-from tsctl.gc.run import RunResult, Settings, run_once, store_time
+from tsctl.gc.run import discarded_plans, run_once
 
 GRACE = 3_600_000
-NO_FUSE = Fuse.model_validate({"share": "100%"})
-SETTINGS = Settings(GRACE, NO_FUSE, {"rules": []})
 
 
 @dataclass
@@ -77,11 +76,12 @@ def go_back(archive: MadeArchive, begin: int, *, partition: int = 0) -> None:
     archive.store.put(keys.log_start, LogStart(found.shown_from(lineage), lineage).encode())
 
 
-def run_killed_after_its_move(archive: MadeArchive, retention: FixedRetention, *, partition: int = 0) -> None:
-    """Kill a run after it has moved `log.start` of a partition, before it has a plan."""
+class Killed(BaseException):
+    """A process ends."""
 
-    class Killed(BaseException):
-        pass
+
+def run_killed_after_its_move(archive: MadeArchive, retention: FixedRetention, *, partition: int = 0) -> None:
+    """Kill a run after it has moved `log.start` of a partition, before it has written the copy."""
 
     class Killing(WrappedStore):
         def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
@@ -90,22 +90,16 @@ def run_killed_after_its_move(archive: MadeArchive, retention: FixedRetention, *
                 raise Killed
             return found
 
-    store, keys = Killing(archive.store, threads=1), archive.keys
     with contextlib.suppress(Killed):
-        run_once(store, keys, lambda _: True, retention, SETTINGS, store_time(store, keys))
+        run_in(Killing(archive.store, threads=1), archive, retention)
 
 
 def later(archive: MadeArchive, milliseconds: int) -> None:
-    """Make all plans older, by their content and by their time of modification: the store's clock cannot be moved."""
-    for run in list_runs(archive.store, archive.keys):
-        path = Path(archive.location.removeprefix("file://")) / run.directory / "plan.json"
-        if path.exists():
-            fields = json.loads(path.read_bytes())
-            for key in ("time", "due"):
-                fields[key] -= milliseconds
-            info = path.stat()
-            path.write_text(json.dumps(fields))
-            os.utime(path, (info.st_atime, info.st_mtime - milliseconds / 1000))
+    """Make each object older: the store's clock cannot be moved."""
+    place = Path(archive.location.removeprefix("file://"))
+    for info in list(archive.store.list()) if milliseconds else ():
+        seen = (place / info.key).stat()
+        os.utime(place / info.key, (seen.st_atime, seen.st_mtime - milliseconds / 1000))
 
 
 def names(archive: MadeArchive, topic: str = "t", partition: int = 0) -> list[str]:
@@ -126,8 +120,32 @@ def start_of(archive: MadeArchive, topic: str = "t", partition: int = 0) -> int:
     return view.start
 
 
-def run(archive: MadeArchive, retention: FixedRetention, *, after: int = 0, settings: Settings = SETTINGS) -> RunResult:
-    """Run at the present time, or so many milliseconds later by both clocks."""
+def run(archive: MadeArchive, retention: FixedRetention, *, after: int = 0, fuse: Fuse = NO_FUSE) -> LocationResult:
+    """Run at the present time, or so many milliseconds later by the store's clock."""
     later(archive, after)
-    now = store_time(archive.store, archive.keys)
-    return run_once(archive.store, archive.keys, lambda _: True, retention, settings, now)
+    return run_in(archive.store, archive, retention, fuse=fuse)
+
+
+def run_in(
+    store: ObjectStore,
+    archive: MadeArchive,
+    retention: FixedRetention,
+    *,
+    fuse: Fuse = NO_FUSE,
+    grace: int = GRACE,
+    now: int | None = None,
+) -> LocationResult:
+    """Run on a store that wraps the archive's, at a time in ms since the epoch; None for the present."""
+    keys, result = archive.keys, LocationResult(store.location, Report())
+    with result.report.writing(store, keys):
+        began_at = begin(store, keys, result.report)
+        began = store.head(result.report.key(keys)).modified
+        plans = discarded_plans(store, keys, began, lambda _: None)
+        now = began_at if now is None else now
+        work = work_in(store, keys, retention, now, grace, result.report, is_first=bool(plans))
+        run_once(
+            work, read_topic_incarnations(store, keys, lambda _: True, result.report.skip), fuse, found=result.found
+        )
+        if plans:
+            store.delete_matching(plans)
+    return result

@@ -175,7 +175,7 @@ class Restricted(WrappedStore):
             "put",
             "rights",
             Verdict.ERROR,
-            "may not write; a run puts log.start, plans and logs: allow this identity put",
+            "may not write; a run puts log.start, its copy and a report: allow this identity put",
         ),
         ("protection", "protection", Verdict.ERROR, "a delete would hide a locked object"),
         ("rules", "lifecycle", Verdict.WARNING, "the rules were not read"),

@@ -18,15 +18,15 @@ HOUR, DAY = 3_600_000, 86_400_000
 
 def policy(keys: dict[str, str]) -> Policy | None:
     config, _ = parse_config({PREFIX + key: value for key, value in keys.items()}, "prod.properties")
-    return policy_of_java(config)
+    return policy_of_java(config, "prod")
 
 
 def test_each_topic_has_its_retention_or_the_general_one() -> None:
-    """A segment stays as long after its shipping, or a week."""
+    """A segment stays as long after its shipping, or a week; a short retention needs no confirmation."""
     keys = {"gc.retention.seconds": "8640000", "gc.a.b.retention.seconds": "7200", "gc.c.retention.seconds": "-1"}
     found = policy({**ON, **keys})
     assert found is not None
-    assert found.grace == 20 * DAY // 24
+    assert (found.cluster, found.grace) == ("prod", 20 * DAY // 24)
     rules = {topic: found.rule_for(topic) for topic in ("a.b", "c", "other")}
     assert {topic: rule and rule.resolve(None) for topic, rule in rules.items()} == {
         "a.b": Rule(2 * HOUR, None, 2 * HOUR),

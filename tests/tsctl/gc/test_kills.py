@@ -10,18 +10,24 @@ import pytest
 
 from tests.made_archive import MadeArchive, batches
 from tests.matrix import cases
-from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, bases, keep_last, later, names, ship, start_of
-from ts_common.archive.commit import Commit, Lineage, LogStart, decode_log_start
+from tests.tsctl.gc.archives import (
+    GRACE,
+    FixedRetention,
+    Killed,
+    bases,
+    keep_last,
+    later,
+    names,
+    run_in,
+    ship,
+    start_of,
+)
+from ts_common.archive.commit import Commit, Lineage, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.gc.run import run_once, store_time
 
 _Found = TypeVar("_Found")
-
-
-class Killed(BaseException):
-    """The process ends, with no handler."""
 
 
 class Killing(WrappedStore):
@@ -38,6 +44,8 @@ class Killing(WrappedStore):
         return self._write(self._inner.delete_matching, etags)
 
     def _write(self, write: Callable[[Mapping[str, str]], _Found], etags: Mapping[str, str]) -> _Found:
+        if self._left < 0:  # a killed process writes nothing more
+            raise Killed
         self.writes += 1
         is_last = self._left == 0
         self._left -= 1
@@ -73,12 +81,11 @@ def size_of_one() -> int:
 
 
 def collect(archive: MadeArchive, retention: FixedRetention, store: ObjectStore | None = None) -> None:
-    used = store or archive.store
-    run_once(used, archive.keys, lambda _: True, retention, SETTINGS, store_time(used, archive.keys))
+    run_in(store or archive.store, archive, retention)
 
 
 def both_runs(archive: MadeArchive, at: int, when: str) -> int:
-    """Run both phases, and kill the process at a write; return the number of writes before the end."""
+    """Hide and delete, and kill the process at a write; return the number of writes before the end."""
     store = Killing(archive.store, at, when)
     try:
         collect(archive, keep_last(3, size_of_one()), store)
@@ -92,11 +99,11 @@ def both_runs(archive: MadeArchive, at: int, when: str) -> int:
 def go_back(archive: MadeArchive, offset: int) -> None:
     """Let an election remove the records from an offset on, and a leader of epoch 2 ship others, as agents do."""
     keys = archive.partition("t")
-    before = decode_log_start(archive.store.get(keys.log_start)[0], keys.log_start).offset
+    before = decode_log_start(archive.store.get(keys.log_start)[0], keys.log_start)
     lineage, epochs = Lineage(2, offset, 100), EpochHistory(((0, 0), (2, offset)))
     commit = Commit(offset, offset, 2, epochs, None, None, 1, 0, "back", lineage=lineage)
     archive.store.put(keys.commit, commit.encode())
-    archive.store.put(keys.log_start, LogStart(min(before, offset), lineage).encode())
+    archive.store.put(keys.log_start, before.in_lineage(lineage, min(before.offset, offset)).encode())
     for base in range(offset, 80, 10):
         archive.put_segment("t", base, batches((base, base + 10), epoch=2), variant=True)
     archive.store.put(keys.commit, Commit(70, 80, 2, epochs, None, None, 1, 0, "on", lineage=lineage).encode())
@@ -123,7 +130,7 @@ def test_g03_a_killed_collector_is_repeated_and_no_reader_sees_a_hole(
 
 
 @pytest.mark.parametrize("offset", cases([40, 70, 80], quick=[40]))
-def test_an_election_between_two_runs_voids_the_plan(make: Callable[[], MadeArchive], offset: int) -> None:
+def test_an_election_after_a_killed_run_keeps_the_new_segments(make: Callable[[], MadeArchive], offset: int) -> None:
     """The new leader's segments stay, whatever write the collector was killed at before."""
     for at in count():
         made = make()

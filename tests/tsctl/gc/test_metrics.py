@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ts_common.errors import OperatorError
-from tsctl.gc.metrics import GcMetrics, check_path, push_metrics, write_metrics
+from tests.made_archive import MadeArchive
+from tests.tsctl.gc.archives import GRACE, FixedRetention, keep_last, run, ship
+from ts_common.errors import OperatorError, StoreUnavailable
+from tsctl.gc.archive_run import LocationResult
+from tsctl.gc.due import Rule
+from tsctl.gc.metrics import GcMetrics, Recording, check_path, push_metrics, write_metrics
+from tsctl.gc.policy import Fuse
+from tsctl.gc.retention import NeededFrom
 
 RUN = GcMetrics(
     cluster="prod",
@@ -18,8 +24,8 @@ RUN = GcMetrics(
     ended=1060.5,
     failed=False,
     interval=3600,
-    planned_objects=1,
-    planned_bytes=2,
+    hidden_objects=1,
+    hidden_bytes=2,
     deleted_objects=3,
     deleted_bytes=4,
     kept_objects=5,
@@ -38,8 +44,8 @@ WRITTEN = {
     "last_run_failed": 0,
     "last_run_duration_seconds": 60.5,
     "interval_seconds": 3600,
-    "planned_objects": 1,
-    "planned_bytes": 2,
+    "hidden_objects": 1,
+    "hidden_bytes": 2,
     "deleted_objects": 3,
     "deleted_bytes": 4,
     "kept_objects": 5,
@@ -153,3 +159,50 @@ def test_a_gateway_that_does_not_accept_them_is_a_warning_without_its_password(
     assert len(warnings) == 5
     assert all("were not pushed" in warning for warning in warnings)
     assert "geheim" not in "".join(warnings)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    return MadeArchive(tmp_path / "bucket")
+
+
+def record(path: Path, *found: LocationResult) -> dict[str, float]:
+    """Write the metrics of a run that has these results, and return them; nothing warns."""
+    warnings: list[str] = []
+    with Recording("prod", path, None, 3600, warnings.append).run() as results:
+        results.extend(found)
+    assert warnings == []
+    return values(path.read_text())
+
+
+def test_what_a_topics_fuse_kept_is_not_counted_as_hidden(archive: MadeArchive, tmp_path: Path) -> None:
+    """Other topics were hidden; a later run hides the rest, and deletes what the first one hid."""
+    size, path = ship(archive, "t", 0, 100), tmp_path / "gc.prom"
+    for partition in range(10):
+        ship(archive, "large", 0, 30, partition=partition)
+    found = record(path, run(archive, keep_last(1, size), fuse=Fuse.model_validate({"share": "80%"})))
+    assert (found["hidden_objects"], found["fuse_blown"], found["last_run_failed"]) == (10 * 2 * 3, 1, 1)
+    found = record(path, run(archive, keep_last(1, size), after=GRACE))
+    assert (found["hidden_objects"], found["deleted_objects"], found["last_run_failed"]) == (9 * 3, 10 * 2 * 3, 0)
+
+
+def test_partitions_that_something_keeps_are_counted_in_all_locations(archive: MadeArchive, tmp_path: Path) -> None:
+    """A hold and a reader that reads are no failure; an overdue reader is."""
+    size, path = ship(archive, "t", 0, 100), tmp_path / "gc.prom"
+    held = run(archive, FixedRetention(Rule(size=size), held={"t"}))
+    waits = [NeededFrom(20, "group g", is_late) for is_late in (False, True)]
+    read = [run(archive, FixedRetention(Rule(size=size), {"t-0": reader})) for reader in waits]
+    kept = ("held_partitions", "waiting_partitions", "overdue_partitions", "last_run_failed")
+    assert [record(path, held, read[0])[name] for name in kept] == [1, 1, 0, 0]
+    assert [record(path, held, *read)[name] for name in kept] == [1, 2, 1, 1]
+
+
+def test_metrics_have_what_was_done_before_an_error(archive: MadeArchive, tmp_path: Path) -> None:
+    """The run has failed, and its deletes are counted by no later run."""
+    size, path = ship(archive, "t", 0, 100), tmp_path / "gc.prom"
+    run(archive, keep_last(3, size))
+    with pytest.raises(StoreUnavailable), Recording("prod", path, None, None, pytest.fail).run() as results:
+        results.append(run(archive, keep_last(3, size), after=GRACE))
+        raise StoreUnavailable("503")
+    found = values(path.read_text())
+    assert (found["deleted_objects"], found["last_run_failed"], found["interval_seconds"]) == (21, 1, 86_400)

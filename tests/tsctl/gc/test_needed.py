@@ -1,7 +1,7 @@
 """What the readers of a rule still need: a doubt keeps more."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.model import TopicPartition
 from ts_common.store.factory import open_store
 from ts_tables import Tables
-from tsctl.gc.needed import Needed, open_needed
+from tsctl.gc.needed import Needed, Readers
 from tsctl.gc.policy import parse_policy
 from tsctl.gc.retention import NeededFrom
 
@@ -30,11 +30,11 @@ def archive(tmp_path: Path) -> MadeArchive:
     return MadeArchive(tmp_path / "archive")
 
 
-def opened(archive: MadeArchive, *readers: Mapping[str, Any]) -> Needed:
-    """Return what readers need that may stay behind for ten days."""
+def opened(archive: MadeArchive, *readers: Mapping[str, Any], ignored: Sequence[str] = ()) -> Needed:
+    """Return what readers need that may stay behind for ten days; other tables too, except the ignored ones."""
     rule = {"topics": "t", "max_age": "1d", "until_read_by": list(readers), "longest_wait": "10d"}
-    (parsed,) = parse_policy({"rules": [rule]}, "policy").rules
-    return open_needed(parsed, archive.store, archive.keys, None)
+    (parsed,) = parse_policy({"cluster": CLUSTER, "rules": [{**rule, "ignore_tables": list(ignored)}]}, "policy").rules
+    return Readers(archive.store, archive.keys).needed(parsed)
 
 
 def claim(archive: MadeArchive, table: str, needed_from: Mapping[str, int], days: int = 0) -> None:
@@ -80,12 +80,44 @@ def test_a_table_needs_what_it_has_not_claimed(archive: MadeArchive, tmp_path: P
 
 
 def test_each_generation_of_a_table_counts(archive: MadeArchive) -> None:
-    """Also if the first one is removed; another table with such a name does not."""
-    for table, offset in (("b.t", 50), ("b.t_g2", 20), ("b.t_g", 1), ("b.tt", 2), ("b.t_g2_quarantine", 3)):
+    """Also if the first one is removed; another table with such a name is not one of them."""
+    others = {"b.t_g": 1, "b.tt": 2, "b.t_g2_quarantine": 3}
+    for table, offset in {"b.t": 50, "b.t_g2": 20, **others}.items():
         claim(archive, table, {"t-0": offset})
-    assert needs(opened(archive, {"table": "b.t"}), archive) == (20, "table b.t_g2")
+    assert needs(opened(archive, {"table": "b.t"}, ignored=[*others]), archive) == (20, "table b.t_g2")
     archive.store.delete([claims_key(archive.keys, "b.t")])
-    assert needs(opened(archive, {"table": "b.t"}), archive) == (20, "table b.t_g2")
+    assert needs(opened(archive, {"table": "b.t"}, ignored=[*others]), archive) == (20, "table b.t_g2")
+    assert needs(opened(archive, {"table": "b.t"}, ignored=["b.tt", "b.t_g2_quarantine"]), archive) == (
+        1,
+        "table b.t_g",
+    )
+
+
+def test_a_table_that_the_policy_does_not_name_keeps_what_it_has_not_read(archive: MadeArchive) -> None:
+    """Only of topics that it reads; the rule ignores it by name, with its generations."""
+    claim(archive, "b.t", {"t-0": 30, "tt-0": 0, "t-1-0": 0}, days=11)
+    claim(archive, "b.other", {"tt-0": 0, "t-1-0": 0})
+    found = opened(archive)
+    assert found.first_needed(archive.partition("t"), NOW) == NeededFrom(30, "table b.t", overdue=True)
+    assert needs(found, archive, partition=1) == (0, "table b.t (it has read nothing of t-1)")
+    assert needs(opened(archive, ignored=["b.t"]), archive) is None
+    claim(archive, "b.t_g2", {"t-0": 10})
+    assert needs(opened(archive, ignored=["b.t"]), archive) is None
+    assert needs(opened(archive, ignored=["b"]), archive) == (10, "table b.t_g2")
+    assert needs(opened(archive, {"table": "b.t_g2"}, ignored=["b.t"]), archive) == (10, "table b.t_g2")
+    assert needs(opened(archive, {"table": "b.other"}, ignored=["b.t"]), archive) == (
+        0,
+        "table b.other (it has read nothing of t-0)",
+    )
+
+
+def test_claims_that_cannot_be_read_keep_everything(archive: MadeArchive) -> None:
+    """No topic is excepted: the damaged object hides which topics the table reads. The message has the way out."""
+    archive.store.put(claims_key(archive.keys, "b.t"), b"{")
+    for found in (opened(archive), opened(archive, {"table": "b.t"})):
+        with pytest.raises(CorruptData, match=r"claims/b\.t\.json.* ignore_tables: \[b\.t\] in the rule"):
+            needs(found, archive)
+    assert needs(opened(archive, ignored=["b.t"]), archive) is None
 
 
 def test_the_reader_that_is_furthest_behind_counts(archive: MadeArchive) -> None:
@@ -200,7 +232,8 @@ def test_a_groups_newest_commit_counts_wherever_the_endpoint_stored_it(archive: 
     commit_group(archive, "g", days=2, t=50)
     other = MadeArchive(tmp_path / "other")
     commit_group(other, "g", days=1, t=30)
-    (rule,) = parse_policy({"rules": [{"topics": "t", "max_age": "1d", "until_read_by": [{"group": "g"}]}]}, "p").rules
+    rules = [{"topics": "t", "max_age": "1d", "until_read_by": [{"group": "g"}]}]
+    (rule,) = parse_policy({"cluster": CLUSTER, "rules": rules}, "p").rules
     with open_store(other.location) as store:
-        found = open_needed(rule, archive.store, archive.keys, None, group_stores=[store])
+        found = Readers(archive.store, archive.keys, group_stores=[store]).needed(rule)
     assert needs(found, archive) == (30, "group g")

@@ -1,4 +1,4 @@
-"""Retention, undos, holds, elections, lost objects and kills in any order: readers never find a hole."""
+"""Retention, holds, elections, lost objects and kills in any order: readers find no hole, and no early deletion."""
 
 import contextlib
 import tempfile
@@ -11,20 +11,16 @@ from hypothesis import strategies as st
 
 from tests.made_archive import MadeArchive, batches
 from tests.matrix import examples
-from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship
-from tests.tsctl.gc.test_kills import Killed, Killing
+from tests.tsctl.gc.archives import GRACE, FixedRetention, Killed, bases, keep_last, later, names, run_in, ship
+from tests.tsctl.gc.test_kills import Killing
 from ts_common.archive.catalog import read_catalog, read_snapshot
 from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from ts_common.errors import LineageUnsettled, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.log_start import restore_log_start
-from ts_uploader.messages.observations import Listing
-from tsctl.gc.run import run_once, store_time
-from tsctl.gc.undo import choose_undone, undo
 
 SIZE = len(batches((0, 10)))
 WHENS = ("before", "half", "after")
@@ -32,10 +28,28 @@ WHENS = ("before", "half", "after")
 
 @dataclass
 class World:
-    """An archive of one partition, its policy, and whether its topic is held."""
+    """An archive of one partition, its policy, and whether its topic is held.
+
+    Attributes:
+        segments: that the policy keeps.
+        seen: names of the segments that were hidden when the last run ended.
+        waited: those of them that were hidden for a grace since.
+    """
 
     archive: MadeArchive
     retention: FixedRetention = field(default_factory=lambda: keep_last(3, SIZE))
+    segments: int = 3
+    seen: frozenset[str] = frozenset()
+    waited: frozenset[str] = frozenset()
+
+    @property
+    def logs(self) -> frozenset[str]:
+        return frozenset(name for name in names(self.archive) if name.endswith(".log"))
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        start = read_snapshot(self.archive.store, self.archive.partition("t")).log_start or 0
+        return frozenset(name for name in self.logs if int(name[:20]) + 10 <= start)
 
     @property
     def commit(self) -> Commit:
@@ -56,7 +70,7 @@ class World:
         """Write `log.start` in the lineage of the commit, as the next leader's agent does."""
         commit, start = self.commit, self.log_start
         if commit.lineage is not None and start.lineage != commit.lineage:
-            settled = LogStart(start.shown_from(commit.lineage), commit.lineage)
+            settled = start.in_lineage(commit.lineage, start.shown_from(commit.lineage))
             self.archive.store.put(self.archive.partition("t").log_start, settled.encode())
 
 
@@ -74,16 +88,19 @@ class Run:
         store: ObjectStore = world.archive.store
         if self.kill is not None:
             store = Killing(store, self.kill, self.when)
-        keys = world.archive.keys
-        run_once(store, keys, lambda _: True, world.retention, SETTINGS, store_time(store, keys))
+        try:
+            run_in(store, world.archive, world.retention)
+        finally:
+            world.seen = world.hidden
 
 
 @dataclass(frozen=True)
 class Later:
-    """The grace of each plan is over."""
+    """A grace passes."""
 
     def __call__(self, world: World) -> None:
         later(world.archive, GRACE)
+        world.waited = world.seen & world.hidden
 
 
 @dataclass(frozen=True)
@@ -94,6 +111,7 @@ class Keep:
 
     def __call__(self, world: World) -> None:
         world.retention = replace(keep_last(self.segments, SIZE), held=world.retention.held)
+        world.segments = self.segments
 
 
 @dataclass(frozen=True)
@@ -104,22 +122,6 @@ class Hold:
 
     def __call__(self, world: World) -> None:
         world.retention.held = {"t"} if self.is_set else set()
-
-
-@dataclass(frozen=True)
-class Undo:
-    """An undo of the newest run, or of one by its place in the list, which is killed at a write of this number."""
-
-    place: int | None = None
-    kill: int | None = None
-
-    def __call__(self, world: World) -> None:
-        store: ObjectStore = world.archive.store
-        keys, runs = world.archive.keys, list_runs(store, world.archive.keys)
-        if runs:
-            name = None if self.place is None else runs[self.place % len(runs)].run
-            chosen = choose_undone(store, keys, runs, name)
-            undo(store if self.kill is None else Killing(store, self.kill, "after"), keys, chosen, 0)
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,28 @@ class LoseLogStart:
         world.settle()
         keys, store = world.archive.partition("t"), world.archive.store
         store.delete([keys.log_start])
-        listing = Listing(keys.partition, Path(), (0, 0), Path(), (0,), (), False, None, 0)
-        restore_log_start(store, world.archive.keys, keys, world.commit, listing)
+        world.seen = world.waited = frozenset()
+        restore_log_start(store, world.archive.keys, keys, world.commit)
+
+
+@dataclass(frozen=True)
+class Forge:
+    """An agent's identity writes a `log.start` without a floor, or with one that nothing proves."""
+
+    start: int
+    floor: int | None
+
+    def __call__(self, world: World) -> None:
+        world.settle()
+        commit, former = world.commit, world.log_start
+        start = min(self.start, commit.next_offset)
+        if start < former.offset:  # it would show readers a hole, which no collector can help
+            return
+        if start > former.offset:
+            world.seen = world.waited = frozenset()
+        floor = None if self.floor is None else min(self.floor, start)
+        forged = LogStart(start, commit.lineage, floor=floor, since=former.since, written_by=f"agent-{start}")
+        world.archive.store.put(world.archive.partition("t").log_start, forged.encode())
 
 
 KILLS = st.none() | st.integers(0, 13)
@@ -179,28 +201,33 @@ STEPS = st.one_of(
     st.just(Later()),
     st.builds(Keep, st.sampled_from([1, 2, 3, 5, 100])),
     st.builds(Hold, st.booleans()),
-    st.builds(Undo, st.none() | st.integers(0, 3), st.none() | st.integers(0, 4)),
     st.builds(Elect, st.integers(0, 6), st.booleans()),
     st.builds(Ship, st.integers(1, 4)),
     st.just(LoseLogStart()),
+    st.builds(Forge, st.sampled_from([40, 70, 100]), st.none() | st.sampled_from([0, 70, 100])),
 )
 
 
 @given(st.lists(STEPS, min_size=4, max_size=14))
-@example([Run(), Later(), Run(kill=2, when="half"), Undo()])
-@example([Run(), Elect(2, True), Undo(), Run(), Later(), Run()])
+@example([Run(), Later(), Run(kill=4, when="half"), Hold(True), Run()])
+@example([Run(), Elect(2, True), Hold(True), Run(), Hold(False), Run(), Later(), Run()])
+@example([Forge(100, 100), Run(), Later(), Run(), Later(), Run()])
 @example([Run(), LoseLogStart(), Hold(True), Later(), Run()])
 @example([Run(), Later(), Run(kill=5, when="half"), Hold(True), Run(), LoseLogStart(), Hold(False), Run()])
 @settings(max_examples=examples(1500, quick=25))
 def test_g03_no_order_of_what_can_happen_shows_readers_a_hole(steps: list[Step]) -> None:
-    """G03: after each step the view is whole, or its two objects are of different lineages and readers wait."""
+    """G03: the view is whole, or readers wait for the agent; what is removed was hidden for a grace."""
     with tempfile.TemporaryDirectory() as directory:
         world = World(MadeArchive(Path(directory) / "bucket"))
         ship(world.archive, "t", 0, 100)
         for step in steps:
+            before, may_go = world.logs, world.waited
             with contextlib.suppress(Killed, TieredStorageError):
                 step(world)
             assert holes(world.archive) == []
+            assert before - world.logs <= may_go
+            assert before <= world.logs or len(bases(world.archive)) >= world.segments
+            world.waited &= world.hidden
 
 
 def holes(archive: MadeArchive) -> list[tuple[int, int]]:

@@ -9,12 +9,12 @@ from confluent_kafka import TopicPartition as TheirPartition
 from confluent_kafka.admin import AdminClient
 
 from dev.local.kafka.cluster import LocalCluster, Record
-from tests.made_archive import MadeArchive
+from tests.made_archive import CLUSTER, MadeArchive
 from ts_common.archive.incarnations import Incarnations
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from tsctl.gc.due import Rule
-from tsctl.gc.needed import open_needed
+from tsctl.gc.needed import Readers
 from tsctl.gc.policy import TopicKeeping, parse_policy
 from tsctl.gc.retention import NeededFrom
 from tsctl.verify.kafka_cluster import KafkaCluster
@@ -49,7 +49,8 @@ def commit(cluster: LocalCluster, group: str, offset: int) -> None:
 
 def test_retention_is_that_of_the_running_cluster(kafka: KafkaCluster) -> None:
     """By its topics' settings; a topic that is only compacted has none."""
-    (rule,) = parse_policy({"rules": [{"topics": ".*", "as_in_kafka": True}]}, "policy").rules
+    rules = [{"topics": ".*", "as_in_kafka": True}]
+    (rule,) = parse_policy({"cluster": CLUSTER, "rules": rules}, "policy").rules
     found = {name: TopicKeeping.of(settings) for name, settings in kafka.settings(["t", "compacted"]).items()}
     assert {name: rule.resolve(keeping) for name, keeping in found.items()} == {
         "t": Rule(90 * DAY, 1_000_000, 7 * DAY),
@@ -65,12 +66,12 @@ def test_a_group_of_the_cluster_needs_what_it_has_not_committed(
     topic_id = kafka.topics()["t"].topic_id
     assert topic_id is not None
     readers = [{"kafka_group": "billing"}]
-    content = {"rules": [{"topics": "t", "max_age": "1d", "until_read_by": readers, "longest_wait": "10d"}]}
-    (rule,) = parse_policy(content, "policy").rules
+    rules = [{"topics": "t", "max_age": "1d", "until_read_by": readers, "longest_wait": "10d"}]
+    (rule,) = parse_policy({"cluster": CLUSTER, "rules": rules}, "policy").rules
 
     def needed(partition: int = 0, directory: str | None = None) -> NeededFrom | None:
         keys = archive.keys.partition(TopicPartition("t", partition), directory)
-        return open_needed(rule, archive.store, archive.keys, kafka).first_needed(keys, NOW)
+        return Readers(archive.store, archive.keys, kafka).needed(rule).first_needed(keys, NOW)
 
     with pytest.raises(ConfigurationError, match="kafka_group: billing: the running cluster has no committed offsets"):
         needed()

@@ -67,7 +67,7 @@ def test_u26_living_segments_below_log_start_are_found(archive: Archive, first: 
         (LogStart(20), True),
         (LogStart(19), True),
         (LogStart(9), False),
-        (LogStart(20, None, "run"), False),
+        (LogStart(20, written_by="run"), False),
         (LogStart(20, Lineage(2, 5, 19)), True),
         (LogStart(20, Lineage(2, 5, 20)), False),
     ],
@@ -94,7 +94,7 @@ def test_what_retention_left_below_log_start_is_in_order(archive: Archive) -> No
         put(archive, base, base + 10)
     archive.commit("t", 30, highest_base=20)
     keys = archive.partition("t")
-    archive.store.put(keys.log_start, LogStart(15, None, "run").encode())
+    archive.store.put(keys.log_start, LogStart(15, written_by="run").encode())
     assert codes(verify(archive, Depth.HEADERS)) == []
     age(archive, keys.log_start, 50)
     assert codes(verify(archive, Depth.HEADERS)) == ["hidden-below-log-start"]
@@ -116,7 +116,15 @@ def test_u04_another_leaders_segment_that_reaches_over_log_start_is_in_order(arc
     assert codes(verify(archive, Depth.HEADERS)) == ["overlap"]
 
 
-@pytest.mark.parametrize("start", [LogStart(15, None, "run"), LogStart(15, Lineage(2, 25, 30))], ids=["gc", "lineage"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        LogStart(15, floor=0, since="gc-1", written_by="gc-1"),
+        LogStart(15, written_by="run"),
+        LogStart(15, Lineage(2, 25, 30)),
+    ],
+    ids=["gc", "gc of an earlier release", "lineage"],
+)
 def test_u04_a_segment_over_a_log_start_that_retention_moved_is_in_order(archive: Archive, start: LogStart) -> None:
     """The next leader shipped it later; the commit has the epochs of what is still stored below."""
     put(archive, 10, 25)

@@ -173,7 +173,7 @@ def test_u44_below_the_log_starts_nothing_is_put_back(cluster: LocalCluster, rep
     assert f"below the leader's log start ({bases[4]}), so no broker has them" in str(found["detail"])
     commit = archive.commit()
     assert isinstance(commit, Commit)
-    store.put(repaired.keys.log_start, LogStart(bases[6], None, "gc").encode())
+    store.put(repaired.keys.log_start, LogStart(bases[6], written_by="gc").encode())
     store.delete([logs[bases[5]].key])
     code, document = repaired.tsctl("repair", "--wait", "0s")
     assert (code, document["repairs"]) == (0, [])

@@ -9,20 +9,20 @@ from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
-from tsctl.gc.removable import removable
+from tsctl.gc.objects import removable
 
 DAMAGED, COPY, SECOND = SegmentName(0), SegmentName(0, 0, 1), SegmentName(0, 0, 1, 1)
 
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [(20, [SegmentName(10)]), (30, [COPY, SECOND, DAMAGED, SegmentName(10)])],
+    [(20, [SegmentName(10)]), (30, [DAMAGED, COPY, SECOND, SegmentName(10)])],
     ids=["the damaged object stays", "all are due"],
 )
 def test_a_good_copy_stays_while_the_object_that_it_replaces_does(
     tmp_path: Path, start: int, expected: list[SegmentName]
 ) -> None:
-    """Without the copy that names it, readers choose the damaged one. A good copy can be damaged in its turn."""
+    """Without the copy that names it, readers choose the damaged one, so that one is removed first, and so on."""
     made = MadeArchive(tmp_path / "store")
     keys = made.partition("t")
     made.put_segment("t", 0, batches((0, 30)))
@@ -38,4 +38,4 @@ def test_a_good_copy_stays_while_the_object_that_it_replaces_does(
     assert isinstance(catalog.commit, Commit)
     copies = (*view.retired, *view.copies)
     found = removable(keys, made.store.list(keys.prefix), copies, catalog.commit, start, 0)
-    assert [each.name for each in found] == [f"{name.stem}.log" for name in expected]
+    assert [each.key for each in found] == [keys.segment(name) for name in expected]

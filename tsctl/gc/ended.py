@@ -1,0 +1,152 @@
+"""A partition in an incarnation that is over: everything of it is due, with `offset.wm`, `log.start` and the copy last.
+
+An incarnation is over once a later one of the topic was seen, or once the running cluster has not had the topic in any
+run for a time. A topic that moved to another endpoint leaves its old place like one. The table is that of `partition`
+with the end as target. The list of incarnations stays.
+"""
+
+from dataclasses import dataclass, replace
+
+from ts_common.archive.catalog import StoredLogStart, read_commit, read_log_start
+from ts_common.archive.commit import Commit, LogStart, epoch_of, new_writer
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.store.contract import ObjectInfo
+from tsctl.gc.objects import of_agents
+from tsctl.gc.partition import CHANGED, Candidate, Step, Visit, Work, put, visit
+from tsctl.gc.retention import UNREADABLE, LeftOut, Why
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A partition at one moment.
+
+    Attributes:
+        groups: its objects under names that agents write, in the order of their deletion.
+        log_start: the object `log.start`; None without one.
+        commit: its commit, and the ETag; None without one.
+        copy: the copy of `log.start`; None without one.
+        end: where the start moves to: nothing is above it.
+    """
+
+    keys: PartitionKeys
+    groups: tuple[list[ObjectInfo], ...]
+    log_start: StoredLogStart | None
+    commit: tuple[Commit | None, str | None]
+    copy: StoredLogStart | None
+    end: LogStart
+
+    @property
+    def floor(self) -> int | None:
+        """The floor that counts; None if it is unknown, because the copy, which agents may not write, has none."""
+        floors = [None if each is None else each.content.floor for each in (self.log_start, self.copy)]
+        known = [each for each in floors if each is not None]
+        return min(known) if len(known) == len(floors) else None
+
+
+def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: bool = False) -> Visit:
+    """Do what is to be done, as `partition.visit`; a hold shows again what is hidden.
+
+    Args:
+        work: the run.
+        keys: of the partition.
+        writes: whether to do it; a dry run does not.
+        hides: whether to hide what is newly due too.
+
+    Raises:
+        LeftOut: the commit or `log.start` is unreadable, a hold keeps it, or another process writes it.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
+    """
+    try:
+        work.retention.check_holds(keys.partition.topic)
+    except LeftOut as left:
+        if left.why is not Why.HELD or work.cluster.log_start_copy(keys) not in work.copies:
+            raise
+        return visit(work, keys, writes=writes, is_kept=True)
+    ended = _read(work, keys)
+    objects = tuple(info for group in ended.groups for info in group)
+    if not objects and ended.copy is None:
+        return Visit()
+    size, stored, copy, end = sum(info.size for info in objects), ended.log_start, ended.copy, ended.end
+    if objects and (stored is None or (stored.content.offset, stored.content.lineage) != (end.offset, end.lineage)):
+        if hides:
+            _hide(work, ended)
+        start = 0 if stored is None else stored.content.offset
+        return Visit(Step.HIDE, (), Candidate.of(keys, start, end.offset, None, objects), objects, size)
+    is_released = stored is None or (ended.floor is not None and ended.floor >= end.offset)
+    if copy is None or (not is_released and (copy.content.offset, copy.content.since) != (end.offset, end.since)):
+        if writes:
+            _hide(work, ended)
+        return Visit(Step.BEGIN, bytes=size, hidden=work.now)
+    if not work.is_over(copy) or (is_released and stored is not None and not work.is_over(stored)):
+        return Visit(bytes=size, hidden=copy.modified)
+    if writes:
+        _delete(work, ended if is_released else _release(work, ended))
+    return Visit(Step.DELETE, objects, bytes=size)
+
+
+def _read(work: Work, keys: PartitionKeys) -> Ended:
+    store, key = work.store, work.cluster.log_start_copy(keys)
+    groups = of_agents(keys, store.list(keys.prefix))
+    try:
+        stored = read_log_start(store, keys.log_start)
+        commit, etag = read_commit(store, keys)
+        copy = read_log_start(store, key) if key in work.copies else None
+    except UNREADABLE as error:
+        raise LeftOut(str(error)) from error
+    if commit is not None and not isinstance(commit, Commit):
+        raise LeftOut(
+            f"{keys.commit} is of the Java uploader, which ships a later topic of that name to the same keys: if none "
+            "does, delete the partition by hand"
+        )
+    former = LogStart(0) if stored is None else stored.content
+    end = former
+    # If `log.start` has the later lineage, readers fail already, and it stays.
+    if commit is not None and epoch_of(former.lineage) <= epoch_of(commit.lineage):
+        end = replace(former, offset=max(former.shown_from(commit.lineage), commit.next_offset), lineage=commit.lineage)
+    return Ended(keys, groups, stored, (commit, etag), copy, end)
+
+
+def _hide(work: Work, ended: Ended) -> None:
+    """Move the start to the end, so that no reader reads the incarnation while it is deleted; the grace begins.
+
+    The last agent may have ended between a commit that went back and its `log.start`. So it gets the commit's lineage.
+    """
+    writer = new_writer("gc", work.now / 1000)
+    floor = None if ended.floor is None else min(ended.floor, ended.end.offset)
+    content = replace(ended.end, floor=floor, since=writer, written_by=writer)
+    if ended.log_start is not None or any(ended.groups):
+        put(work, ended.keys.log_start, content, ended.log_start)
+    put(work, work.cluster.log_start_copy(ended.keys), content, ended.copy)
+    start = 0 if ended.log_start is None else ended.log_start.content.offset
+    work.report.add(ended.keys, "hidden", start=start, to=content.offset, limit="it is over")
+
+
+def _release(work: Work, ended: Ended) -> Ended:
+    """Raise the floor to the end, in the copy first."""
+    content = replace(ended.end, floor=ended.end.offset, written_by=new_writer("gc", work.now / 1000))
+    copy = put(work, work.cluster.log_start_copy(ended.keys), content, ended.copy)
+    stored = put(work, ended.keys.log_start, replace(content, since=None), ended.log_start)
+    return replace(ended, copy=copy, log_start=stored)
+
+
+def _delete(work: Work, ended: Ended) -> None:
+    """Delete group after group, as long as each is removed, and the copy before lists of erased offsets."""
+    keys, key = ended.keys, work.cluster.log_start_copy(ended.keys)
+
+    def look() -> None:
+        work.retention.check_holds(keys.partition.topic)
+        try:
+            found, (_, etag) = read_log_start(work.store, keys.log_start), read_commit(work.store, keys)
+        except UNREADABLE as error:
+            raise LeftOut(str(error)) from error
+        if found not in {None, ended.log_start} or etag not in {None, ended.commit[1]}:
+            raise LeftOut(CHANGED, Why.CHANGED)
+
+    # `log.start` was written since the listing.
+    etags = {} if ended.log_start is None else {keys.log_start: ended.log_start.etag}
+    *groups, erased = ended.groups
+    groups = [[replace(info, etag=etags.get(info.key, info.etag)) for info in group] for group in groups]
+    copy = [] if ended.copy is None else [ObjectInfo(key, 0, ended.copy.etag, 0.0)]
+    for group in (*groups, copy, erased):
+        if not work.report.deleting(work.store, keys, group, locked=work.locked, look=look):
+            return
