@@ -63,7 +63,7 @@ def test_an_uploader_may_write_nothing_that_a_deletion_trusts(store_as: As) -> N
     later = ("erasures/1.json", "find/clicks/1/00.parquet", "restored.json", "seals/1.json")
     for key in (
         *(KEYS.log_start_copy(keys), f"{KEYS.gc}gc-1.jsonl", f"{KEYS.gc}absent.json"),
-        *(claims_key(KEYS, "export.t"), KEYS.hold("undo-1"), f"{keys.prefix}erased/1.bin"),
+        *(claims_key(KEYS, "export.t"), KEYS.offsets_of("g"), KEYS.hold("undo-1"), f"{keys.prefix}erased/1.bin"),
         *(KEYS.cluster_prefix + name for name in later),
     ):
         with pytest.raises(AccessDenied):
