@@ -2,6 +2,8 @@
 
 import mmap
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -49,6 +51,22 @@ def test_goals_are_met_on_their_bound_and_counted_beyond_it(capsys: pytest.Captu
     ]
     assert print_goals(goals) == 1
     assert capsys.readouterr().out.count("MISSED") == 1
+
+
+def test_a_process_of_a_benchmark_keeps_the_credentials_that_it_was_given() -> None:
+    """The first process alone removes the machine's own; the servers' are set after that."""
+    child = "import os, dev.bench; print(os.environ.get('AWS_ACCESS_KEY_ID'))"
+    parent = f"""
+import os, subprocess, sys
+import dev.bench
+found = os.environ.get("AWS_ACCESS_KEY_ID")
+given = {{**os.environ, "AWS_ACCESS_KEY_ID": "the server's"}}
+print(found, subprocess.check_output([sys.executable, "-c", {child!r}], env=given, text=True))
+"""
+    environment = {**os.environ, "AWS_ACCESS_KEY_ID": "the machine's"}
+    del environment["BENCH_ISOLATED"]  # this process is not the first one
+    printed = subprocess.check_output([sys.executable, "-c", parent], env=environment, text=True)
+    assert printed.split(None, 1) == ["None", "the server's\n\n"]
 
 
 def test_a_comparison_reads_every_goal_that_a_benchmark_prints(capsys: pytest.CaptureFixture[str]) -> None:
