@@ -7,7 +7,8 @@ less than the least time, by the store's own clock too, whatever the clocks of p
 
 The start moves up to the first copy that stays. It passes neither the segments that the commit names, nor its last
 stable offset, nor offsets that are still needed. Nor does it pass an unrecorded hole above the last copy that is due:
-that loss can be repaired, and its records are inside the policy.
+that loss can be repaired, and its records are inside the policy. What a deletion left below the floor has no living
+bytes, and its holes are no loss.
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,7 +65,9 @@ class Due:
     limit: Limit
 
 
-def due(view: PartitionView, commit: Commit, rule: Rule, now: int, needed_from: int | None = None) -> Due:
+def due(
+    view: PartitionView, commit: Commit, rule: Rule, now: int, needed_from: int | None = None, floor: int = 0
+) -> Due:
     """Return what is due in a partition.
 
     Args:
@@ -73,11 +76,12 @@ def due(view: PartitionView, commit: Commit, rule: Rule, now: int, needed_from: 
         rule: of the topic.
         now: milliseconds since the epoch, by the clock of the store.
         needed_from: the first offset that is still needed; None if there is no such offset.
+        floor: a deletion has begun below it, by the copy of `log.start`.
 
     Raises:
         CorruptData: as `PartitionView.plan`.
     """
-    whole = view.plan(view.start, view.end)
+    whole = [step for step in view.plan(view.start, view.end) if step.end > floor]
     plan = [step for step in whole if isinstance(step, ReadRange)]
     limits = {
         Limit.RULE: max(_by_age(view, rule, now), _by_size(plan, rule, view.start)),
@@ -93,7 +97,7 @@ def due(view: PartitionView, commit: Commit, rule: Rule, now: int, needed_from: 
     limit = min(limits, key=lambda each: limits[each])  # of equal ones the first
     start = max(view.start, limits[limit])
     if (hole := _hole_before(whole, start)) is not None:
-        return Due(hole, Limit.HOLE)
+        return Due(max(hole, floor), Limit.HOLE)
     return Due(start, limit)
 
 

@@ -25,7 +25,7 @@ from ts_common.archive.object_keys import (
     PartitionKeys,
     SegmentName,
 )
-from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 
 # An index without a `.log` can be part of an upload: the agent retries it as long as the broker has the file.
 UNFINISHED_MS: Final = 7 * 86_400_000
@@ -100,6 +100,8 @@ def delete(
 ) -> Iterator[tuple[ObjectInfo, Outcome, Exception | None]]:
     """Delete objects in their order, each on its ETag and each `.log` before its indexes; yield what became of each.
 
+    The indexes of a `.log` that stays do too, and have its outcome.
+
     Args:
         store: of the objects.
         objects: as a listing showed them.
@@ -109,23 +111,25 @@ def delete(
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
+    staying: dict[str, Outcome] = {}  # by stem
     for batch in (objects[at : at + _AT_ONCE] for at in range(0, len(objects), _AT_ONCE)):
         look()
         held = locked([info.key for info in batch])
         for are_logs in (True, False):  # of one call the order is not defined
-            group = {
-                info.key: info for info in batch if info.key not in held and info.key.endswith(LOG_SUFFIX) is are_logs
-            }
-            if not group:
-                continue
-            outcome = store.delete_matching({key: info.etag for key, info in group.items()})
-            of_key = {
-                **dict.fromkeys(outcome.removed, Outcome.REMOVED),
-                **dict.fromkeys(outcome.kept, Outcome.KEPT),
-                **dict.fromkeys(outcome.failed, Outcome.FAILED),
-            }
+            group = {info.key: info for info in batch if info.key.endswith(LOG_SUFFIX) is are_logs}
+            of_key = {key: staying[stem] for key in group if (stem := _stem(key)) in staying}
+            of_key |= {key: Outcome.LOCKED for key in group if key in held}
+            etags = {key: info.etag for key, info in group.items() if key not in of_key}
+            outcome = store.delete_matching(etags) if etags else DeleteOutcome((), (), {})
+            of_key |= dict.fromkeys(outcome.removed, Outcome.REMOVED)
+            of_key |= dict.fromkeys(outcome.kept, Outcome.KEPT) | dict.fromkeys(outcome.failed, Outcome.FAILED)
+            if are_logs:
+                staying |= {_stem(key): each for key, each in of_key.items() if each is not Outcome.REMOVED}
             yield from ((info, of_key[key], outcome.failed.get(key)) for key, info in group.items())
-        yield from ((info, Outcome.LOCKED, None) for info in batch if info.key in held)
+
+
+def _stem(key: str) -> str:
+    return key.rpartition(".")[0]
 
 
 def _order(name: str) -> tuple[str, bool, str]:

@@ -252,12 +252,14 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
         view = open_view(store, replace(catalog, commit=commit, commit_etag=etag, stored_log_start=log_start))
         needed = None if rule is None else work.retention.needed(keys)
         floor = _floor(log_start.content, None if copy is None else copy.content, view)
+        # A floor that no copy proves is inferred from holes, and these can be repaired.
+        proven = floor if copy is not None and copy.content.floor is not None else 0
         view = view.with_hidden(min((each.base for each in (*view.retired, *view.copies)), default=view.start))
 
         def find(view: PartitionView) -> Due:
             if rule is None:
                 return Due(floor, Limit.KEPT)
-            return due(view, commit, rule, work.now, None if needed is None else needed.offset)
+            return due(view, commit, rule, work.now, None if needed is None else needed.offset, proven)
 
         found = find(view)
     except UNREADABLE as error:

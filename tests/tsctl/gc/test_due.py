@@ -41,13 +41,18 @@ def copy_of(
 
 
 def found(
-    rule: Rule, *copies: SegmentCopy, needed_from: int | None = None, stable: int | None = None, start: int = 0
+    rule: Rule,
+    *copies: SegmentCopy,
+    needed_from: int | None = None,
+    stable: int | None = None,
+    start: int = 0,
+    floor: int = 0,
 ) -> Any:
     """Return start and limit of a partition that ends with the last of these copies."""
     end = max(each.end for each in copies)
     view = PartitionView(KEYS, start, end, EPOCHS, copies, (), stable)
     commit = Commit(max(each.base for each in copies), end, 0, EPOCHS, stable, None, 1, 0, "n")
-    result = due(view, commit, rule, NOW, needed_from)
+    result = due(view, commit, rule, NOW, needed_from, floor)
     return result.start, result.limit
 
 
@@ -122,6 +127,16 @@ def test_bytes_are_living_bytes() -> None:
     """A copy that no reader needs has none."""
     twice = [copy_of(0, 10, 9), copy_of(0, 5, 9), copy_of(10, 20, 5), copy_of(10, 15, 5), copy_of(20, 30, 1)]
     assert found(Rule(size=200), *twice) == (10, Limit.RULE)
+
+
+def test_what_a_deletion_left_has_no_living_bytes_and_its_holes_are_no_loss() -> None:
+    """Readers need nothing below the floor. A hole that reaches above it can be repaired from there on."""
+    left = [TEN[0], TEN[1], *TEN[5:]]
+    assert found(Rule(size=600), *left, floor=50) == (0, Limit.RULE)
+    assert found(Rule(size=500), *left, floor=50) == (50, Limit.RULE)
+    assert found(Rule(age=75 * DAY), *left, floor=50) == (50, Limit.RULE)
+    assert found(Rule(age=75 * DAY), *left, floor=40) == (40, Limit.HOLE)
+    assert found(Rule(age=75 * DAY), *left) == (20, Limit.HOLE)
 
 
 @given(
