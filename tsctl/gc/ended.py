@@ -59,7 +59,7 @@ def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: 
     try:
         work.retention.check_holds(keys.partition.topic)
     except LeftOut as left:
-        if left.why is not Why.HELD or work.cluster.log_start_copy(keys) not in work.copies:
+        if left.why is not Why.HELD or not work.has_copy(keys):
             raise
         return visit(work, keys, writes=writes, is_kept=True)
     ended = _read(work, keys)

@@ -28,7 +28,7 @@ from typing import Final
 from ts_common.archive.catalog import StoredLogStart, catalog_of, read_commit, read_log_start
 from ts_common.archive.commit import Commit, LogStart, new_writer
 from ts_common.archive.copies import describe
-from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
+from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys, SegmentName
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ObjectNotFound, OutcomeUnknown, PreconditionFailed
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
@@ -37,6 +37,7 @@ from tsctl.gc.objects import Locked, removable
 from tsctl.gc.report import Report
 from tsctl.gc.retention import UNREADABLE, LeftOut, Retention, Skipped, Why
 
+WRITER: Final = "gc"  # `writtenBy` of runs begins with it
 CHANGED: Final = "log.start was written meanwhile, by an agent or another collector"
 
 
@@ -78,6 +79,10 @@ class Work:
     report: Report
     is_first: bool = False
 
+    def has_copy(self, keys: PartitionKeys) -> bool:
+        """Return whether the store has a copy of the `log.start` of a partition."""
+        return self.cluster.log_start_copy(keys) in self.copies
+
     def is_over(self, stored: StoredLogStart) -> bool:
         """Return whether an object is older than the grace, by the store's time."""
         return self.now - stored.modified >= self.grace
@@ -91,7 +96,7 @@ class Partition:
         listed: every object in its directory; the listing is older than all that follows.
         log_start: the object `log.start`.
         commit: its commit, of the same lineage.
-        copy: the copy of `log.start`; None without one.
+        copy: the copy of `log.start`; None without one, or if nothing needs its content.
         view: from the lowest stored segment on.
         floor: the floor that counts.
         find: returns what is due in a view of the partition.
@@ -237,8 +242,7 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
     """
     store, topic = work.store, keys.partition.topic
     rule = None if is_kept else work.retention.rule(topic)
-    has_copy = work.cluster.log_start_copy(keys) in work.copies
-    if rule is None and not (has_copy or work.is_first):
+    if rule is None and not (work.has_copy(keys) or work.is_first):
         return None
     listed = tuple(store.list(keys.prefix))
     catalog = catalog_of(keys, listed)
@@ -248,7 +252,8 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
         if (commit is None and not catalog.segments) or (rule is None and log_start is None):
             return None
         commit, log_start = _agreed(keys, commit, log_start)
-        copy = read_log_start(store, work.cluster.log_start_copy(keys)) if has_copy else None
+        is_settled = _is_settled(keys, log_start.content, listed)
+        copy = None if is_settled else _read_copy(work, keys)
         view = open_view(store, replace(catalog, commit=commit, commit_etag=etag, stored_log_start=log_start))
         needed = None if rule is None else work.retention.needed(keys)
         floor = _floor(log_start.content, None if copy is None else copy.content, view)
@@ -261,14 +266,17 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
                 return Due(floor, Limit.KEPT)
             return due(view, commit, rule, work.now, None if needed is None else needed.offset, proven)
 
-        found = find(view)
+        compacted = rule is None or rule.compacted
+        partition = Partition(keys, listed, log_start, commit, copy, view, floor, find, find(view), compacted)
+        if is_settled and (partition.target > partition.start or partition.removable(floor, work.now)):
+            copy = _read_copy(work, keys)
+            floor = _floor(log_start.content, None if copy is None else copy.content, view)
+            partition = replace(partition, copy=copy, floor=floor)
     except UNREADABLE as error:
         raise LeftOut(str(error)) from error
     except ObjectNotFound as error:
         raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error
-    compacted = rule is None or rule.compacted
-    partition = Partition(keys, listed, log_start, commit, copy, view, floor, find, found, compacted)
-    if needed is not None and found.limit is Limit.NEEDED:
+    if needed is not None and partition.found.limit is Limit.NEEDED:
         why = Why.OVERDUE if needed.overdue else Why.WAITS
         late = ", and has not moved for longest_wait" if needed.overdue else ""
         if needed.reader.startswith("table "):
@@ -314,6 +322,23 @@ def _agreed(keys: PartitionKeys, commit: object, log_start: StoredLogStart | Non
     return commit, log_start
 
 
+def _is_settled(keys: PartitionKeys, log_start: LogStart, listed: Iterable[ObjectInfo]) -> bool:
+    """Return whether the copy matters only if something is due: a run wrote `log.start`, and nothing is below it.
+
+    Then no step shows or deletes anything, and a lineage that an agent began has no `writtenBy` of a run. An agent can
+    forge this, and gains only that the floor of the copy, or its lineage, is written later.
+    """
+    if log_start.floor != log_start.offset or not (log_start.written_by or "").startswith(f"{WRITER}-"):
+        return False
+    names = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in listed)
+    lowest = next((parsed[0].base for parsed in names if parsed is not None), None)  # a listing ascends
+    return lowest is not None and lowest >= log_start.offset
+
+
+def _read_copy(work: Work, keys: PartitionKeys) -> StoredLogStart | None:
+    return read_log_start(work.store, work.cluster.log_start_copy(keys)) if work.has_copy(keys) else None
+
+
 def _floor(log_start: LogStart, copy: LogStart | None, view: PartitionView) -> int:
     """Return the floor that counts: the least of `log.start`, its copy and the start (retention rule 2)."""
     known = min(log_start.offset, log_start.offset if log_start.floor is None else log_start.floor)
@@ -325,6 +350,8 @@ def _floor(log_start: LogStart, copy: LogStart | None, view: PartitionView) -> i
 def step_of(work: Work, partition: Partition) -> Step:
     """Return what a run does with a partition: the table of this module."""
     start, floor, log_start, copy = partition.start, partition.floor, partition.log_start, partition.copy
+    if copy is None and work.has_copy(partition.keys):
+        return Step.NOTHING
     if start > floor:
         if partition.target < start:
             return Step.SHOW
@@ -445,7 +472,7 @@ def _look(work: Work, partition: Partition) -> None:
 
 
 def _writer(work: Work) -> str:
-    return new_writer("gc", work.now / 1000)
+    return new_writer(WRITER, work.now / 1000)
 
 
 def _next(work: Work, partition: Partition, start: int, floor: int | None) -> LogStart:

@@ -163,7 +163,7 @@ def _tasks(work: Work, incarnations: Iterable[TopicIncarnation]) -> Iterator[tup
             place = "old place" if incarnation.is_old_place else "former incarnation"
             work.report.stays(incarnation.directory, place, incarnation.over_since)
         for keys in incarnation.partitions:
-            if kind is not _Kind.FORMER or work.is_first or work.cluster.log_start_copy(keys) in work.copies:
+            if kind is not _Kind.FORMER or work.is_first or work.has_copy(keys):
                 yield keys, kind
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +25,10 @@ from tests.tsctl.gc.archives import (
 )
 from ts_common.archive.cache_rewriting import cache_entry
 from ts_common.archive.catalog import read_log_start
-from ts_common.archive.commit import LogStart, encode_log_start
+from ts_common.archive.commit import Lineage, LogStart, encode_log_start
 from ts_common.archive.metadata_cache import encode_cache_object
 from ts_common.archive.object_keys import SegmentName
-from ts_common.store.contract import DeleteOutcome
+from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.due import Rule
 from tsctl.gc.retention import NeededFrom, Why
@@ -232,3 +233,37 @@ def test_what_a_killed_deletion_left_is_removed_after_another_grace(
     assert len(bases(archive)) == 7
     run(archive, retention, after=GRACE)
     assert bases(archive) == [70, 80, 90]
+
+
+class Reading(WrappedStore):
+    """A store that notes the keys that are read."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.keys: list[str] = []
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        self.keys.append(key)
+        return self._inner.open(key, byte_range)
+
+
+def test_a_run_reads_no_copy_where_nothing_is_hidden_due_or_left(
+    archive: MadeArchive, retention: FixedRetention
+) -> None:
+    """An index below the start, and a lineage that an agent began, need its content."""
+    keys, reading = archive.partition("t"), Reading(archive.store)
+
+    def reads() -> int:
+        reading.keys.clear()
+        later(archive, GRACE)
+        run_in(reading, archive, retention)
+        return reading.keys.count(archive.keys.log_start_copy(keys))
+
+    assert [reads() for _ in range(3)] == [0, 1, 0]  # it hides, and writes the first copy; it deletes; nothing is due
+    archive.store.put(keys.segment(SegmentName(60), ".index"), b"of an upload that ended early")
+    assert reads() == 1
+    archive.store.delete([keys.segment(SegmentName(60), ".index")])
+    former = content(archive)
+    go_back(archive, 80)
+    archive.store.put(keys.log_start, former.in_lineage(Lineage(2, 80, 100), 70).encode())
+    assert (reads(), content(archive, copy=True).lineage) == (1, Lineage(2, 80, 100))
