@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ts_common.archive.clusters import find_clusters
 from ts_common.archive.directories import entropy_widths
 from ts_common.archive.holds import Hold, check_reason
 from ts_common.archive.object_keys import PartitionKeys
@@ -68,7 +69,15 @@ PolicyOption = Annotated[
 _CHECKS: Final = ("verdict", "check", "text", "location")
 _STATES: Final = ("PARTITION", "STATE", "FLOOR", "START", "SINCE", "LOCATION")
 _STEPS: Final = {Step.SHOW: "show again", Step.BEGIN: "begin the grace"}
-_NO_ROW: Final[dict[str, Any]] = {"from": None, "to": None, "objects": 0, "bytes": 0, "limit": None}
+_DRY_RUN: Final = {
+    "PARTITION": "partition",
+    "STEP": "step",
+    "START": "start",
+    "NEW START": "new_start",
+    "OBJECTS": "objects",
+    "SIZE": "bytes",
+    "NEXT LIMIT": "limit",
+}
 
 
 @gc.command("run")
@@ -220,6 +229,7 @@ def undo(
 @gc.command("check")
 @with_groups
 def check(
+    policy: PolicyOption = None,
     *,
     given: ArchiveOptions,
     as_json: JsonOption = False,
@@ -231,11 +241,18 @@ def check(
     with open_archive(name, output.warn) as archive:
         try:
             _check_cluster(archive)
-        except QueryError as error:  # before the first agent it is no mistake
-            places = ", ".join(store.location for store in archive.stores)
-            rows.append({"location": places, "check": "cluster", "verdict": str(Verdict.WARNING), "text": str(error)})
+        except QueryError as error:  # before the first agent of the first cluster it is no mistake
+            is_wrong = any(find_clusters(store).ids for store in archive.stores)
+            verdict, places = (
+                Verdict.ERROR if is_wrong else Verdict.WARNING,
+                ", ".join(store.location for store in archive.stores),
+            )
+            rows.append({"location": places, "check": "cluster", "verdict": str(verdict), "text": str(error)})
         except (AccessDenied, CorruptData, NewerFormat):
             pass  # the checks name the right, and read the layout
+        else:
+            if policy is not None:
+                check_policy(read_policy_of(policy, name), archive.keys.cluster, archive.known_names())
         for location in archive.locations:
             at = location.store.location
             rows += [
@@ -313,18 +330,19 @@ def _dry_run(
     """Print what a run would do at this moment."""
     rows: list[dict[str, Any]] = []
 
+    def add(keys: PartitionKeys, step: str, **fields: Any) -> None:
+        rows.append({**dict.fromkeys(_DRY_RUN.values()), "partition": keys.directory, "step": step, **fields})
+
     def show_one(keys: PartitionKeys, visit: Visit) -> None:
-        due = visit.candidate
-        if due is not None:
-            limit = "it is over" if due.limit is None else str(due.limit)
-            row = {"from": due.start, "to": due.target, "objects": due.objects, "bytes": due.bytes}
-            rows.append({"partition": keys.directory, "step": "hide", **row, "limit": limit})
-        elif visit.step in _STEPS and not visit.removed:
-            rows.append({"partition": keys.directory, "step": _STEPS[visit.step], **_NO_ROW})
+        start, new_start = visit.moves or (None, None)
+        if visit.step in _STEPS:
+            add(keys, _STEPS[visit.step], start=start, new_start=new_start)
         if visit.removed:
-            row = {"objects": len(visit.removed), "bytes": sum(info.size for info in visit.removed)}
-            rows.append({"partition": keys.directory, "step": "delete", **_NO_ROW, **row})
-        for step, objects in (("hide", visit.due), ("delete", visit.removed)) if with_objects else ():
+            add(keys, "delete", objects=len(visit.removed), bytes=sum(info.size for info in visit.removed))
+        if (due := visit.candidate) is not None:
+            limit = "it is over" if due.limit is None else str(due.limit)
+            add(keys, "hide", start=due.start, new_start=due.target, objects=due.objects, bytes=due.bytes, limit=limit)
+        for step, objects in (("delete", visit.removed), ("hide", visit.due)) if with_objects else ():
             for each in objects:
                 output.row({"key": each.key, "bytes": each.size, "etag": each.etag, "step": step})
 
@@ -335,19 +353,22 @@ def _dry_run(
             output.warn(f"{skipped.where}: {skipped.reason}")
         if found.found.fuse is not None:
             output.warn(f"the fuse would blow: {found.found.fuse}")
-        output.text(
-            f"{found.location}: due to hide: {counted(found.found.objects, 'object')} of "
-            f"{size(found.found.due_bytes)}; to delete: {found.found.going:,} of {size(found.found.going_bytes)}, in "
-            f"{counted(found.found.partitions, 'partition')} of topics with a rule"
+        due = found.found
+        would = (
+            f"a run would hide {counted(due.objects, 'object')} of {size(due.due_bytes)} and delete {due.going:,} of "
+            f"{size(due.going_bytes)}, in {counted(due.partitions, 'partition')} of topics with a rule"
+            if rows
+            else f"nothing is due; partitions checked, of topics with a rule: {due.partitions}"
         )
+        output.text(f"{found.location}: {would}")
     if output.as_json and not with_objects:
         output.document(
             {"locations": [{"location": each.location, **fields_of(each)} for each in results], "due": rows}
         )
     elif rows and not with_objects:
-        columns = ("partition", "step", "from", "to", "objects", "bytes", "limit")
-        table = [[size(row[each]) if each == "bytes" else row[each] for each in columns] for row in rows]
-        output.table(("PARTITION", "STEP", "FROM", "TO", "OBJECTS", "SIZE", "NEXT LIMIT"), table)
+        for row in rows:
+            row["bytes"] = None if row["bytes"] is None else size(row["bytes"])
+        output.table([*_DRY_RUN], [[row[each] for each in _DRY_RUN.values()] for row in rows])
     return ExitCode.FOUND if any(each.is_finding for each in results) else ExitCode.FINE
 
 

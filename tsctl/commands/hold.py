@@ -138,13 +138,19 @@ def ls(
 @with_groups
 def rm(
     name: NameArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; one line, which stays in the archive.", metavar="TEXT")],
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why; one line, which stays in the archive.", metavar="TEXT")
+    ] = "",
     *,
     given: ArchiveOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Remove a hold from every store of the archive. What it was, who removed it and why stays below holds/removed/."""
     output, now = Output(as_json), _now()
+    if not reason:
+        raise ConfigurationError(
+            SOURCE, [f"--reason is missing, and stays in the archive: tsctl hold rm {name} --reason 'audit 17 ended'"]
+        )
     try:
         Hold(name=name, reason=check_reason(reason), topics=("any",))  # the same rules for the name and for a reason
     except ValueError as error:

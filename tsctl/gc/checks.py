@@ -6,6 +6,7 @@
     delete and put objects that do not exist, on an ETag, under the names that a run uses: the store rejects the
     condition if the identity has the right, and denies access if not; nothing is written
     the same under names that a run never uses: commits, and segments for puts
+    in a store without policies, as a directory: put a probe below gc/ and delete it
     read versions, object lock and lifecycle rules of the bucket
 
 The probe is an object of its own for each check, next to the agents' probe: no reader reads it, and the lifecycle rule
@@ -202,8 +203,10 @@ def _condition(store: ObjectStore) -> Check:
 
 
 def _rights(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
-    """Check the rights to delete and to put by objects that do not exist."""
+    """Check the rights to delete and to put by objects that do not exist; in a store without policies by a probe."""
     if not store.location.startswith(_WITH_POLICIES):
+        if any(True for _ in store.list(keys.cluster_prefix)):  # the probe makes directories
+            yield _own_objects(store, keys)
         return
     if not store.enforces_deletes():
         yield _warning("rights", "to delete and to put were not tried: without conditions the requests would write")
@@ -226,6 +229,19 @@ def _rights(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
     if more:
         text = f"this identity may also {', '.join(more)}; a run for retention needs none of that: {_OWN_IDENTITY}"
         yield _warning("rights", text)
+
+
+def _own_objects(store: ObjectStore, keys: ClusterKeys) -> Check:
+    key = f"{keys.gc}{PROBE_PREFIX}{uuid.uuid4().hex}"
+    try:
+        error = _denied(store.delete_matching({key: _put(store, key, b"").etag}))
+    except AccessDenied as denied:
+        error = denied
+    if error is not None:
+        text = f"this identity may not put and delete below {keys.gc}, where runs write copies and reports: {error}"
+        return _error("rights", text)
+    text = f"this identity may put and delete below {keys.gc}; below the directories of partitions that was not tried"
+    return _ok("rights", text)
 
 
 def _removed_by_runs(keys: PartitionKeys) -> Iterator[str]:

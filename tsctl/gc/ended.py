@@ -71,7 +71,8 @@ def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: 
         if hides:
             _hide(work, ended)
         start = 0 if stored is None else stored.content.offset
-        return Visit(Step.HIDE, (), Candidate.of(keys, start, end.offset, None, objects), objects, size)
+        candidate = Candidate.of(keys, start, end.offset, None, objects)
+        return Visit(Step.HIDE, candidate=candidate, due=objects, bytes=size)
     is_released = stored is None or (ended.floor is not None and ended.floor >= end.offset)
     if copy is None or (not is_released and (copy.content.offset, copy.content.since) != (end.offset, end.since)):
         if writes:
@@ -81,7 +82,7 @@ def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: 
         return Visit(bytes=size, hidden=copy.modified)
     if writes:
         _delete(work, ended if is_released else _release(work, ended))
-    return Visit(Step.DELETE, objects, bytes=size)
+    return Visit(Step.DELETE, removed=objects, bytes=size)
 
 
 def _read(work: Work, keys: PartitionKeys) -> Ended:

@@ -10,7 +10,7 @@ S > F   target < S: a hold, a reader, a rule            SHOW: S := max(F, target
 S > F   the copy is of the write that hid, and older    DELETE: F := S; then what the listing showed below
         than the grace
 S > F   the copy is of another write, or none exists    BEGIN: the grace begins, by a write of `log.start`
-S = F   target > S                                      HIDE: S := target; the grace begins
+S = F   target > S, and objects end at or below it      HIDE: S := target; the grace begins
 S = F   objects below F, and both objects are older     LEFT: delete what a killed run left
         than the grace
 S = F   no copy of this lineage                         COPY
@@ -126,6 +126,11 @@ class Partition:
         return self.found.start
 
     @property
+    def shown_from(self) -> int:
+        """Where the view begins if hidden records show again."""
+        return max(self.floor, self.target)
+
+    @property
     def is_proven(self) -> bool:
         """Whether the copy has a floor. Without it the floor is inferred, from what agents write."""
         return self.copy is not None and self.copy.content.floor is not None
@@ -183,6 +188,7 @@ class Visit:
 
     Attributes:
         step: what it did; a dry run did nothing.
+        moves: the start before and after the step, if it shows records again.
         removed: the objects that the step deletes.
         candidate: what is newly due; None if nothing is.
         due: its objects.
@@ -192,6 +198,7 @@ class Visit:
     """
 
     step: Step = Step.NOTHING
+    moves: tuple[int, int] | None = None
     removed: tuple[ObjectInfo, ...] = ()
     candidate: Candidate | None = None
     due: tuple[ObjectInfo, ...] = ()
@@ -223,6 +230,7 @@ def visit(work: Work, keys: PartitionKeys, *, writes: bool = True, is_kept: bool
     if partition.target > partition.start and (step is Step.DELETE or partition.start == partition.floor):
         gone = {info.key for info in partition.removable(partition.start, work.now)}
         fresh = tuple(info for info in partition.removable(partition.target, work.now) if info.key not in gone)
+    if fresh:
         candidate = Candidate.of(keys, partition.start, partition.target, partition.found.limit, fresh)
     size, waits = sum(copy.segment.size for copy in partition.view.copies), partition.found.limit is Limit.NEEDED
     if writes and not _do(work, partition, step, goes):
@@ -230,7 +238,8 @@ def visit(work: Work, keys: PartitionKeys, *, writes: bool = True, is_kept: bool
     hidden = work.now if candidate is not None or step is Step.BEGIN else None
     if step is Step.NOTHING and partition.start > partition.floor and partition.copy is not None:
         hidden = partition.copy.modified
-    return Visit(step, goes, candidate, fresh, size, waits, hidden)
+    moves = (partition.start, partition.shown_from) if step is Step.SHOW else None
+    return Visit(step, moves, goes, candidate, fresh, size, waits, hidden)
 
 
 def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partition | None:
@@ -431,7 +440,7 @@ def show(work: Work, partition: Partition) -> None:
     Raises:
         As `hide`.
     """
-    target = max(partition.floor, partition.target)
+    target = partition.shown_from
     if partition.copy is not None:
         before = replace(partition.copy.content, since=None, written_by=_writer(work))
         partition = replace(partition, copy=_put_copy(work, partition, before))

@@ -143,23 +143,24 @@ def test_a_dry_run_names_what_a_run_would_do_and_writes_nothing(
         return ended
 
     def steps() -> list[tuple[Any, ...]]:
-        columns = ("partition", "step", "from", "to", "objects")
+        columns = ("partition", "step", "start", "new_start", "objects")
         return [tuple(row[key] for key in columns) for row in dry("--json").document["due"]]
 
     assert steps() == [("t-0", "hide", 0, 30, 9)]
-    assert re.search(r"^t-0 +hide +0 +30 +9 .*the rule$", dry().out, re.MULTILINE)
+    assert re.search(r"^PARTITION +STEP +START +NEW START .*\nt-0 +hide +0 +30 +9 .*the rule$", dry().out, re.MULTILINE)
+    assert "a run would hide 9 objects of " in dry().out
     run("gc", "run", "--policy", policy, *named)
     assert steps() == []
-    assert "due to hide: 0 objects of 0 bytes; to delete: 0 of 0 bytes" in dry().out
+    assert dry().out.endswith(": nothing is due; partitions checked, of topics with a rule: 1\n")
     run("hold", "add", "case", "--topic", "t", "--reason", "audit", *named)
-    assert steps() == [("t-0", "show again", None, None, 0)]
+    assert steps() == [("t-0", "show again", 30, 0, None)]
     assert "t-0: hold case: audit" in dry().err
     run("hold", "rm", "case", "--reason", "closed", *named)
     later(shipped, GRACE)
     assert steps() == [("t-0", "delete", None, None, 9)]
     assert {line["step"] for line in dry("--objects").lines} == {"delete"}
     shipped.store.delete([shipped.keys.log_start_copy(shipped.partition("t"))])
-    assert steps() == [("t-0", "begin the grace", None, None, 0)]
+    assert steps() == [("t-0", "begin the grace", None, None, None)]
 
 
 def test_an_undo_shows_at_once_and_keeps_until_its_hold_is_removed(
@@ -613,11 +614,25 @@ def test_the_checks_of_a_directory_are_fine(shipped: Archive, named: tuple[str, 
     assert {row["verdict"] for row in ended.document["checks"]} <= {"ok", "warning"}
 
 
-def test_a_check_of_a_cluster_without_objects_is_a_warning(shipped: Archive, named: tuple[str, ...], run: Run) -> None:
-    """The id of the cluster is probably wrong, although the first agent may just not have started."""
-    ended = run("gc", "check", *named, "--cluster", "porod", "--json")
-    assert ended.code == 0
-    (row,) = [row for row in ended.document["checks"] if row["check"] == "cluster"]
-    assert row["verdict"] == "warning"
-    assert "has no objects of cluster porod; it has prod; check the location and the cluster" in row["text"]
-    assert "cluster" not in {row["check"] for row in run("gc", "check", *named, "--json").document["checks"]}
+def test_a_check_of_a_cluster_that_the_store_lacks_is_an_error(
+    shipped: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
+    """Its id is wrong, or that of the policy. In a store without a cluster the first agent may not have started."""
+
+    def row(ended: Run | Any) -> Any:
+        return next((row for row in ended.document["checks"] if row["check"] == "cluster"), None)
+
+    wrong = run("gc", "check", *named, "--cluster", "porod", "--json")
+    assert (wrong.code, row(wrong)["verdict"]) == (2, "error")
+    assert "has no objects of cluster porod; it has prod; check the location and the cluster" in row(wrong)["text"]
+    policy = write_policy(tmp_path, cluster="porod")
+    refused = run("gc", "check", *named, "--policy", policy)
+    assert (refused.code, "the policy is for cluster porod, and the archive is of cluster prod" in refused.err) == (
+        2,
+        True,
+    )
+    right = run("gc", "check", *named, "--policy", write_policy(tmp_path), "--json")
+    assert (right.code, row(right)) == (0, None)
+    shipped.store.delete([info.key for info in shipped.store.list()])
+    empty = run("gc", "check", *named, "--json")
+    assert (empty.code, row(empty)["verdict"]) == (0, "warning")

@@ -112,6 +112,18 @@ def test_a_wrong_hold_is_refused_and_nothing_is_written(
     assert not any("holds" in info.key for info in hand_made.store.list())
 
 
+def test_a_removal_without_a_reason_names_the_way_out(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
+    """The hold stays; the message has the command that removes it."""
+    hand_made.store.put(hand_made.keys.hold("h"), Hold(name="h", reason="r", topics=("orders",)).encode())
+    ended = run("hold", "rm", "h", *named)
+    assert (ended.code, "--reason is missing" in ended.err, "tsctl hold rm h --reason '" in ended.err) == (
+        2,
+        True,
+        True,
+    )
+    hand_made.store.head(hand_made.keys.hold("h"))
+
+
 def test_a_stored_reason_of_two_lines_is_listed_and_removed_with_one_line(
     hand_made: Archive, named: tuple[str, ...], run: Run
 ) -> None:

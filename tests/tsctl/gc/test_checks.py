@@ -15,7 +15,7 @@ from dev.local.stores.moto import MotoServer
 from tests.conftest import GCS_BUCKET
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied
-from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo, ObjectStore
+from ts_common.store.contract import NO_METADATA, Body, Condition, DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.directory.driver import FileStore
 from ts_common.store.factory import open_store
 from ts_common.store.protection import Protection
@@ -124,6 +124,29 @@ def test_a_store_that_needs_a_head_before_each_delete_is_a_warning(tmp_path: Pat
         ((verdict, text),) = of(run_checks(store, KEYS), "conditional delete")
         assert verdict is Verdict.WARNING
         assert "a HEAD precedes each delete" in text
+
+
+@pytest.mark.parametrize("denied", ["put", "delete"])
+def test_a_directory_where_runs_may_not_write_their_own_objects_is_an_error(tmp_path: Path, denied: str) -> None:
+    """A run would end at its report, or leave copies of `log.start` behind. No policy of a store names this right."""
+
+    class Closed(WrappedStore):
+        def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+            if denied == "put" and key.startswith(KEYS.gc):
+                raise AccessDenied("gc/ is closed")
+            return self._inner.put(key, *arguments, **named)
+
+        def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+            if any(key.startswith(KEYS.gc) for key in etags):
+                return DeleteOutcome((), (), dict.fromkeys(etags, AccessDenied("gc/ is closed")))
+            return self._inner.delete_matching(etags)
+
+    with FileStore(tmp_path) as store:
+        store.put(KEYS.layout, b"{}")
+        found = of(run_checks(Closed(store, threads=1), KEYS), "rights")[-1]
+        assert found[0] is Verdict.ERROR
+        assert re.fullmatch(rf"this identity may not put and delete below {KEYS.gc}, .*: gc/ is closed", found[1])
+        assert of(run_checks(store, KEYS), "rights")[-1][0] is Verdict.OK
 
 
 class Restricted(WrappedStore):
