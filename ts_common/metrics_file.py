@@ -60,7 +60,7 @@ class MetricsTextFile:
         try:
             fcntl.flock(directory, fcntl.LOCK_EX)  # other runs can write the same file
             self._former(former, warn)
-            write_to_textfile(str(self.path), _Collected(changed()))
+            write_to_textfile(str(self.path), Collected(changed()))
         finally:
             os.close(directory)
 
@@ -85,9 +85,12 @@ class MetricsTextFile:
             raise OperatorError(f"{self.path}: the file has the metric {other} of another program; name another file")
 
 
-class _Collected(Collector):
+class Collected(Collector):
+    """A collector of families that exist already."""
+
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
+        """Yield them."""
         yield from self._families

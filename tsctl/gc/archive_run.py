@@ -1,14 +1,14 @@
 """A run of `tsctl gc` on all stores of an archive, a dry run, an undo, and what is hidden at this moment."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ts_common.archive.catalog import StoredLogStart, read_log_start
+from ts_common.archive.catalog import read_log_start
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat, QueryError
-from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
+from ts_common.store.contract import DeleteOutcome, ObjectStore
 from ts_common.wording import counted
 from tsctl.archive_options import ArchiveLocation, OpenArchive
 from tsctl.gc.incarnations import note_absent, read_topic_incarnations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 NO_FUSE: Final = Fuse.model_validate({"share": "100%"})
 _SKEW_MS: Final = 15 * 60_000  # S3 rejects requests of a clock that is further off
-_RELEASED: Final = "released"
 _HIDDEN: Final = "hidden"
 
 
@@ -89,13 +88,9 @@ def run_archive(
         with result.report.writing(store, keys):
             begun(result)
             now = begin(store, keys, result.report, clock)
-            _add(findings, result)
-            began = store.head(result.report.key(keys)).modified
-            plans = discarded_plans(store, keys, began, warn)
-            retention = _retention(archive, location, policy, kafka, now, writes=True)
-            work = work_in(store, keys, retention, now, policy.grace, result.report, is_first=bool(plans))
-            incarnations = read_topic_incarnations(store, keys, location.has, result.report.skip)
-            run_once(work, incarnations, NO_FUSE if ignore_fuse else policy.fuse, found=result.found)
+            plans = discarded_plans(store, keys, result.report.began, warn)
+            fuse, is_first = NO_FUSE if ignore_fuse else policy.fuse, bool(plans)
+            work = _run_in(archive, location, policy, kafka, findings, now, result, fuse, is_first=is_first)
             if plans:  # a run that is killed before leaves them, and what they hid, to the next
                 store.delete_matching(plans)
             result.old = delete_old(store, keys, policy.own, now, work.locked)
@@ -118,7 +113,8 @@ def begin(store: ObjectStore, keys: ClusterKeys, report: Report, clock: Callable
     own = int(clock() * 1000)
     report.head(own)
     report.write(store, keys)
-    stored = int(store.head(report.key(keys)).modified * 1000)
+    report.began = store.head(report.key(keys)).modified
+    stored = int(report.began * 1000)
     if abs(own - stored) > _SKEW_MS:
         raise QueryError(
             f"the clock of this host differs by {abs(own - stored) // 1000} s from the clock of {store.location}; "
@@ -147,11 +143,6 @@ def work_in(
     return Work(store, keys, retention, now, grace, copies, locked_by(store, now), report, is_first)
 
 
-def _add(findings: Iterable[Skipped], result: LocationResult) -> None:
-    for each in findings:
-        result.report.skip(each)
-
-
 def survey_archive(
     archive: OpenArchive, policy: Policy, kafka: "KafkaCluster | None", findings: Sequence[Skipped], show: Show
 ) -> Iterator[LocationResult]:
@@ -170,11 +161,7 @@ def survey_archive(
     for location in archive.locations:
         location.store.check()
         now, result = int(time.time() * 1000), LocationResult(location.store.location, Report())
-        _add(findings, result)
-        retention = _retention(archive, location, policy, kafka, now, writes=False)
-        work = work_in(location.store, archive.keys, retention, now, policy.grace, result.report)
-        incarnations = read_topic_incarnations(location.store, archive.keys, location.has, result.report.skip)
-        run_once(work, incarnations, policy.fuse, writes=False, show=show, found=result.found)
+        _run_in(archive, location, policy, kafka, findings, now, result, policy.fuse, show=show)
         yield result
 
 
@@ -214,38 +201,43 @@ def list_states(store: ObjectStore, keys: ClusterKeys) -> Iterator[dict[str, Any
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     for info in store.list(keys.log_start_copies):
+        row: dict[str, Any] = {"partition": info.key.rpartition("/")[2], "floor": None, "start": None, "since": None}
         try:
             copy = read_log_start(store, info.key)
         except (CorruptData, NewerFormat) as error:
-            damaged = info.key.rpartition("/")[2]
-            yield {"partition": damaged, "state": str(error), "floor": None, "start": None, "since": None}
+            yield row | {"state": str(error)}
             continue
-        if copy is not None and copy.content.offset:
-            yield _state(info, copy)
+        if copy is not None and (start := copy.content.offset):
+            floor = copy.content.floor
+            state = _HIDDEN if floor is None or floor < start else "released"
+            yield row | {"state": state, "floor": floor, "start": start, "since": copy.modified}
 
 
-def _state(info: ObjectInfo, copy: StoredLogStart) -> dict[str, Any]:
-    start, floor = copy.content.offset, copy.content.floor
-    state = _HIDDEN if floor is None or floor < start else _RELEASED
-    partition = info.key.rpartition("/")[2]
-    return {"partition": partition, "state": state, "floor": floor, "start": start, "since": copy.modified}
-
-
-def _retention(
+def _run_in(
     archive: OpenArchive,
     location: ArchiveLocation,
     policy: Policy,
     kafka: "KafkaCluster | None",
+    findings: Sequence[Skipped],
     now: int,
+    result: LocationResult,
+    fuse: Fuse,
     *,
-    writes: bool,
-) -> PolicyRetention:
-    absent = None
+    show: Show | None = None,
+    is_first: bool = False,
+) -> Work:
+    """Run in one location; with `show` it writes nothing."""
+    store, keys, absent = location.store, archive.keys, None
+    for each in findings:
+        result.report.skip(each)
     if policy.deleted_topics is not None and kafka is not None:
-        absent = note_absent(location.store, archive.keys, kafka, location.has, now, writes=writes)
-    others = (store for store in archive.stores if store.location != location.store.location)
-    stores = [location.store, *others]
-    return PolicyRetention(policy, stores, archive.keys, now, kafka, absent, location.options)
+        absent = note_absent(store, keys, kafka, location.has, now, writes=show is None)
+    stores = [store, *(each for each in archive.stores if each.location != store.location)]
+    retention = PolicyRetention(policy, stores, keys, now, kafka, absent, location.options)
+    work = work_in(store, keys, retention, now, policy.grace, result.report, is_first=is_first)
+    incarnations = read_topic_incarnations(store, keys, location.has, result.report.skip)
+    run_once(work, incarnations, fuse, show=show, found=result.found)
+    return work
 
 
 def locked_by(store: ObjectStore, now: int) -> Locked:
@@ -287,9 +279,7 @@ def print_result(result: LocationResult, grace: int, output: Output) -> None:
     """Print what a run did in one location: lines of text, or one JSON line."""
     report, found = result.report, result.found
     for skipped in report.skipped:
-        output.warn(
-            f"{skipped.where}: {skipped.reason}" if skipped.why.is_finding else _kept(skipped.where, skipped.reason)
-        )
+        output.warn(f"{skipped.where}: {'' if skipped.why.is_finding else 'kept: '}{skipped.reason}")
     for line in (*report.errors, *(f"{key}: {error}" for key, error in result.old.failed.items())):
         output.warn(f"not deleted: {line}")
     if found.fuse is not None:
@@ -300,18 +290,11 @@ def print_result(result: LocationResult, grace: int, output: Output) -> None:
         output.line({"location": result.location, **fields_of(result)})
 
 
-def _kept(where: str, reason: str) -> str:
-    return f"{where}: kept: {reason}"
-
-
 def _lines(result: LocationResult, grace: int) -> Iterator[str]:
     report, found = result.report, result.found
-    removed = report.outcomes[Outcome.REMOVED]
-    others = ", ".join(
-        f"{n:,} {outcome}" for outcome, n in sorted(report.outcomes.items()) if outcome != Outcome.REMOVED
-    )
     if report.outcomes:
-        yield f"deleted: {counted(removed, 'object')} of {size(report.bytes)}{f'; {others}' if others else ''}"
+        others = (f"; {n:,} {outcome}" for outcome, n in sorted(report.outcomes.items()) if outcome != Outcome.REMOVED)
+        yield f"deleted: {counted(report.outcomes[Outcome.REMOVED], 'object')} of {size(report.bytes)}{''.join(others)}"
     if report.did["shown"]:
         yield f"shown again: {counted(report.did['shown'], 'partition')}"
     if report.did[_HIDDEN]:

@@ -39,6 +39,7 @@ class Report:
 
     Attributes:
         run: its name.
+        began: when the store got its first line, seconds since the epoch.
         did: how many partitions were `hidden`, `shown`, and so on.
         outcomes: number of objects by what became of each.
         bytes: of the objects that were removed.
@@ -47,6 +48,7 @@ class Report:
 
     def __init__(self, now: float | None = None) -> None:
         self.run = new_writer("gc", now)
+        self.began = 0.0
         self.did: Counter[str] = Counter()
         self.outcomes: Counter[Outcome] = Counter()
         self.bytes = 0

@@ -75,8 +75,7 @@ def run_once(
     incarnations: Iterable[TopicIncarnation],
     fuse: Fuse,
     *,
-    writes: bool = True,
-    show: Show = lambda *_: None,
+    show: Show | None = None,
     found: Found | None = None,
 ) -> Found:
     """Do what is due in one store.
@@ -85,8 +84,8 @@ def run_once(
         work: the run.
         incarnations: of its topics, and old places.
         fuse: what one run hides at most. What is hidden is deleted whatever the fuse is.
-        writes: whether to do it; a dry run does not.
-        show: is called with what was found in each partition, whose objects are not kept.
+        show: of a dry run, which writes nothing: is called with what was found in each partition, whose objects are not
+            kept.
         found: an empty one, which has what was found also if an error ends the run; None for a new one.
 
     Raises:
@@ -96,8 +95,9 @@ def run_once(
     """
     found = Found() if found is None else found
     whole = Counter[str]()
-    for keys, result in _visits(work, incarnations, writes=writes):
-        show(keys, result)
+    for keys, result in _visits(work, incarnations, writes=show is None):
+        if show is not None:
+            show(keys, result)
         if result.bytes is None:
             continue
         found.partitions += 1
@@ -117,7 +117,7 @@ def run_once(
         for topic, why in sorted(blown.items()):
             work.report.skip(Skipped(topic, f"the fuse of the topic has blown: {why}; {FUSE_WAY_OUT}", Why.FUSE))
         chosen = [each for each in found.candidates if each.over or each.keys.partition.topic not in blown]
-        found.hidden = chosen if writes else []
+        found.hidden = chosen if show is None else []
         for _ in stream_in_threads(lambda each: _hide(work, each), found.hidden, most=THREADS):
             pass
     return found

@@ -619,7 +619,7 @@ def test_a_check_of_a_cluster_that_the_store_lacks_is_an_error(
 ) -> None:
     """Its id is wrong, or that of the policy. In a store without a cluster the first agent may not have started."""
 
-    def row(ended: Run | Any) -> Any:
+    def row(ended: Any) -> Any:
         return next((row for row in ended.document["checks"] if row["check"] == "cluster"), None)
 
     wrong = run("gc", "check", *named, "--cluster", "porod", "--json")

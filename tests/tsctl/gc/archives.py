@@ -139,8 +139,7 @@ def run_in(
     keys, result = archive.keys, LocationResult(store.location, Report())
     with result.report.writing(store, keys):
         began_at = begin(store, keys, result.report)
-        began = store.head(result.report.key(keys)).modified
-        plans = discarded_plans(store, keys, began, lambda _: None)
+        plans = discarded_plans(store, keys, result.report.began, lambda _: None)
         now = began_at if now is None else now
         work = work_in(store, keys, retention, now, grace, result.report, is_first=bool(plans))
         run_once(

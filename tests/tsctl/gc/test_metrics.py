@@ -1,8 +1,7 @@
 """Metrics of runs of `tsctl gc`: in a file of several clusters, and at a server that answers as a Pushgateway."""
 
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,31 +13,11 @@ from tests.tsctl.gc.archives import GRACE, FixedRetention, keep_last, run, ship
 from ts_common.errors import OperatorError, StoreUnavailable
 from tsctl.gc.archive_run import LocationResult
 from tsctl.gc.due import Rule
-from tsctl.gc.metrics import GcMetrics, Recording, check_path, push_metrics, write_metrics
+from tsctl.gc.metrics import Recording, push_metrics, write_metrics
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import NeededFrom
 
-RUN = GcMetrics(
-    cluster="prod",
-    began=1000,
-    ended=1060.5,
-    failed=False,
-    interval=3600,
-    hidden_objects=1,
-    hidden_bytes=2,
-    deleted_objects=3,
-    deleted_bytes=4,
-    kept_objects=5,
-    locked_objects=6,
-    failed_objects=7,
-    held_partitions=8,
-    waiting_partitions=9,
-    overdue_partitions=10,
-    oldest_due=900.0,
-    fuse_blown=True,
-)
-FAILED = GcMetrics(cluster="prod", began=2000, ended=2001, failed=True)
-WRITTEN = {
+WRITTEN: dict[str, float] = {
     "last_run_timestamp_seconds": 1060.5,
     "last_success_timestamp_seconds": 1060.5,
     "last_run_failed": 0,
@@ -57,6 +36,11 @@ WRITTEN = {
     "oldest_due_timestamp_seconds": 900,
     "fuse_blown": 1,
 }
+SUCCESS = "last_success_timestamp_seconds"
+FAILED = {name: 0.0 for name in WRITTEN if name != SUCCESS} | {
+    "last_run_timestamp_seconds": 2001,
+    "last_run_failed": 1,
+}
 
 
 def values(text: str, cluster: str = "prod") -> dict[str, float]:
@@ -65,21 +49,21 @@ def values(text: str, cluster: str = "prod") -> dict[str, float]:
     return {each.name.removeprefix("ts_gc_"): each.value for each in samples if each.labels.get("cluster") == cluster}
 
 
-def write(path: Path, metrics: GcMetrics) -> list[str]:
+def write(path: Path, values: Mapping[str, float], cluster: str = "prod") -> list[str]:
     """Write metrics; return the warnings."""
     warnings: list[str] = []
-    write_metrics(path, metrics, warnings.append)
+    write_metrics(path, cluster, values, warnings.append)
     return warnings
 
 
 def test_a_failure_keeps_the_time_of_the_last_success_and_other_clusters(tmp_path: Path) -> None:
     """All other values are those of the last run."""
     path = tmp_path / "gc.prom"
-    assert write(path, RUN) == write(path, replace(RUN, cluster="test")) == []
+    assert write(path, WRITTEN) == write(path, WRITTEN, "test") == []
     assert values(path.read_text()) == WRITTEN
     assert write(path, FAILED) == []
     found = values(path.read_text())
-    assert (found["last_success_timestamp_seconds"], found["last_run_timestamp_seconds"]) == (1060.5, 2001)
+    assert (found[SUCCESS], found["last_run_timestamp_seconds"]) == (1060.5, 2001)
     assert (found["last_run_failed"], found["deleted_objects"], found["oldest_due_timestamp_seconds"]) == (1, 0, 0)
     assert values(path.read_text(), "test") == WRITTEN
     assert found.keys() == WRITTEN.keys()
@@ -89,19 +73,19 @@ def test_a_first_run_that_fails_has_no_success(tmp_path: Path) -> None:
     """The time is 0, which is never a recent one."""
     path = tmp_path / "gc.prom"
     write(path, FAILED)
-    assert values(path.read_text())["last_success_timestamp_seconds"] == 0
+    assert values(path.read_text())[SUCCESS] == 0
 
 
 def test_a_file_that_cannot_be_written_is_a_warning_after_a_run_and_an_error_before(tmp_path: Path) -> None:
     """The objects are deleted by then."""
     path = tmp_path / "nowhere" / "gc.prom"
     with pytest.raises(OperatorError, match="no directory that can be written"):
-        check_path(path)
-    (warning,) = write(path, RUN)
+        Recording("prod", path, None, None, pytest.fail)
+    (warning,) = write(path, WRITTEN)
     assert f"{path}: the metrics of the run were not written" in warning
     path = tmp_path / "gc.prom"
     path.write_text('ts_gc_fuse_blown{wrong="label"} 1\n')
-    (warning,) = write(path, RUN)
+    (warning,) = write(path, WRITTEN)
     assert "the former metrics are replaced" in warning
     assert values(path.read_text()) == WRITTEN
 
@@ -138,12 +122,12 @@ def test_metrics_are_added_to_the_group_of_the_cluster(gateway: tuple[str, list[
     """POST replaces only the metrics that it has: a failed run has no time of the last success."""
     url, received = gateway
     warnings: list[str] = []
-    push_metrics(url, RUN, warnings.append)
-    push_metrics(url, FAILED, warnings.append)
+    push_metrics(url, "prod", WRITTEN, warnings.append)
+    push_metrics(url, "prod", FAILED, warnings.append)
     (method, path, first), (_, _, second) = received
     assert (method, path) == ("POST", "/metrics/job/tsctl-gc/cluster/prod")
     assert values(first) == WRITTEN
-    assert values(second).keys() == WRITTEN.keys() - {"last_success_timestamp_seconds"}
+    assert values(second).keys() == WRITTEN.keys() - {SUCCESS}
     assert warnings == []
 
 
@@ -155,7 +139,7 @@ def test_a_gateway_that_does_not_accept_them_is_a_warning_without_its_password(
     address = gateway[0].removeprefix("http://")
     urls = [f"http://user:geheim@{address}/broken", f"{gateway[0]}/other", "http://user:geheim@127.0.0.1:1", "http://["]
     for url in (*urls, "http://a b"):
-        push_metrics(url, RUN, warnings.append)
+        push_metrics(url, "prod", WRITTEN, warnings.append)
     assert len(warnings) == 5
     assert all("were not pushed" in warning for warning in warnings)
     assert "geheim" not in "".join(warnings)
