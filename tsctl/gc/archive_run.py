@@ -34,9 +34,6 @@ class LocationResult:
     """What a run did in one location.
 
     Attributes:
-        location: of the store.
-        report: of the run.
-        found: what is due.
         old: what became of objects that retention, repairs and checks wrote, and whose time is over.
     """
 
@@ -66,12 +63,9 @@ def run_archive(
     """Run retention on each location of an archive, and yield what it did there.
 
     Args:
-        archive: with open stores.
-        policy: of the cluster.
         kafka: the running cluster; None if the command line does not name it.
         findings: what the policy names and the archive lacks.
         warn: is called with a sentence for the operator.
-        ignore_fuse: whether the run may hide more than the fuse allows.
         begun: is called with the result of each location before it has anything: an error can end the run later.
         clock: returns seconds since the epoch.
 
@@ -149,8 +143,6 @@ def survey_archive(
     """Yield, for each location, what is due at this moment; it writes nothing.
 
     Args:
-        archive: with open stores.
-        policy: of the cluster.
         kafka: the running cluster; None if the command line does not name it.
         findings: what the policy names and the archive lacks.
         show: as in `run_once`.
@@ -167,11 +159,6 @@ def survey_archive(
 
 def show_hidden(archive: OpenArchive, retention: Retention, wants: Callable[[str], bool]) -> Iterator[LocationResult]:
     """Show what is hidden of topics under a hold, and yield what was shown in each location.
-
-    Args:
-        archive: with open stores.
-        retention: that keeps these topics.
-        wants: chooses topics.
 
     Raises:
         QueryError: a clock is wrong.

@@ -93,8 +93,6 @@ def run_checks(
     """Return the results of all checks.
 
     Args:
-        store: of the archive.
-        keys: of the cluster.
         tags: of the cluster's objects, for the filters of lifecycle rules.
         clock: returns seconds since the epoch.
 

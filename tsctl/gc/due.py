@@ -71,9 +71,7 @@ def due(
     """Return what is due in a partition.
 
     Args:
-        view: of the partition.
         commit: that the view was opened with.
-        rule: of the topic.
         now: milliseconds since the epoch, by the clock of the store.
         needed_from: the first offset that is still needed; None if there is no such offset.
         floor: a deletion has begun below it, by the copy of `log.start`.

@@ -22,9 +22,7 @@ class Ended:
 
     Attributes:
         groups: its objects under names that agents write, in the order of their deletion.
-        log_start: the object `log.start`; None without one.
         commit: its commit, and the ETag; None without one.
-        copy: the copy of `log.start`; None without one.
         end: where the start moves to: nothing is above it.
     """
 
@@ -47,8 +45,6 @@ def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: 
     """Do what is to be done, as `partition.visit`; a hold shows again what is hidden.
 
     Args:
-        work: the run.
-        keys: of the partition.
         writes: whether to do it; a dry run does not.
         hides: whether to hide what is newly due too.
 

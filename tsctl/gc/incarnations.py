@@ -43,8 +43,6 @@ def read_topic_incarnations(
     Agents write the list of incarnations. So an incarnation is not over for longer than the list has not changed.
 
     Args:
-        store: of the topics.
-        keys: of the cluster.
         has: whether readers read a topic from this store.
         skip: is called with each topic whose list of incarnations is in doubt; it is left out.
 
@@ -110,12 +108,8 @@ def note_absent(
     """Return since when topics of a store have been absent from the running cluster, ms since the epoch, and write it.
 
     Args:
-        store: of the topics.
-        keys: of the cluster.
-        kafka: the running cluster.
         has: whether readers read a topic from this store.
         now: milliseconds since the epoch, by the clock of the store.
-        writes: whether to write it.
 
     Raises:
         QueryError: the cluster has so few of the topics that it is probably another one.

@@ -40,10 +40,6 @@ _MOST_SECONDS: Final = 2**31 - 1  # Java's int
 def policy_of_java(config: ClusterConfig, cluster: str) -> Policy | None:
     """Return the policy that a cluster's file has for the Java uploader; None if it deletes nothing.
 
-    Args:
-        config: the settings of the file.
-        cluster: its id.
-
     Raises:
         ConfigurationError: a value is no number, or a topic has no legal name; with every problem.
     """

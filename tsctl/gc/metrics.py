@@ -156,7 +156,6 @@ def push_metrics(url: str, cluster: str, values: Mapping[str, float], warn: Call
     Args:
         url: of the gateway, such as `http://pushgateway:9091`.
         values: by name.
-        warn: called with a sentence if the gateway does not accept them.
     """
     registry = CollectorRegistry()
     registry.register(Collected(list(_collected({(name, cluster): value for name, value in values.items()}))))

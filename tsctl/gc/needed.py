@@ -66,8 +66,6 @@ class Readers:
     """Reads what the readers of rules have read; it reads each object once.
 
     Attributes:
-        store: of the topics.
-        keys: of the cluster.
         kafka: the running cluster; None if the command line does not name it.
         options: the connection to S3, for checkpoints there.
         group_stores: the archive's other stores. The endpoint keeps groups in one of all.

@@ -56,10 +56,8 @@ def removable(
     """Return the objects that retention can delete, in the order of their deletion.
 
     Args:
-        keys: of the partition.
         listed: every object in its directory.
         copies: its committed segments.
-        commit: of the partition.
         below: an offset that neither readers nor the policy need anything below.
         now: milliseconds since the epoch, by the clock of the store.
         released: seconds since the epoch: what is older and below can be what a killed deletion left.
@@ -103,7 +101,6 @@ def delete(
     The indexes of a `.log` that stays do too, and have its outcome.
 
     Args:
-        store: of the objects.
         objects: as a listing showed them.
         locked: returns, by key, why the store keeps an object.
         look: is called before each 32 objects; what it raises ends the deletion.

@@ -58,14 +58,10 @@ class Work:
     """A run in one store.
 
     Attributes:
-        store: of the partitions.
-        cluster: their keys.
-        retention: what is due, and what stays.
         now: milliseconds since the epoch, by the clock of the store.
         grace: milliseconds between the hiding and the deletion.
         copies: keys of the copies of `log.start`, by one listing, and of those that the run wrote.
         locked: returns, by key, why the store keeps an object.
-        report: of the run.
         is_first: whether an older collector ran before: it can have hidden records of any partition.
     """
 
@@ -94,7 +90,6 @@ class Partition:
 
     Attributes:
         listed: every object in its directory; the listing is older than all that follows.
-        log_start: the object `log.start`.
         commit: its commit, of the same lineage.
         copy: the copy of `log.start`; None without one, or if nothing needs its content.
         view: from the lowest stored segment on.
@@ -154,14 +149,11 @@ class Candidate:
     """What is newly due in a partition.
 
     Attributes:
-        keys: of the partition.
-        start: its start.
         target: where it can move to.
         limit: what keeps the offsets from there on; None if the incarnation is over.
         objects: number of objects that can be deleted then.
         bytes: of these objects.
         logs: how many of them are `.log`.
-        over: whether the incarnation is over.
     """
 
     keys: PartitionKeys
@@ -211,8 +203,6 @@ def visit(work: Work, keys: PartitionKeys, *, writes: bool = True, is_kept: bool
     """Do what is to be done in a partition, except to hide what is newly due.
 
     Args:
-        work: the run.
-        keys: of the partition.
         writes: whether to do it; a dry run does not.
         is_kept: whether nothing of it is due, whatever the rule of its topic is.
 

@@ -254,8 +254,6 @@ class Fuse(_Strict):
         """Return which bound objects exceed, as a sentence's end; None if they exceed no bound.
 
         Args:
-            objects: their number.
-            size: their bytes.
             whole: bytes of all segments; None if unknown.
         """
         if self.objects is not None and objects > self.objects:
@@ -366,10 +364,6 @@ def useless_rules(policy: Policy, topics: Collection[str]) -> list[str]:
 
     A narrow rule before a wide one is the right order, even if the archive has only the narrow one's topics today. So
     one of the earlier rules must be wider: it matches another name too, a topic or a part of a topic's name.
-
-    Args:
-        policy: the policy.
-        topics: names of the archive's topics.
     """
     problems = []
     for at, rule in enumerate(policy.rules):

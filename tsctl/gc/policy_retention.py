@@ -33,9 +33,7 @@ class PolicyRetention:
     """A `Retention` for one store; several threads may use it.
 
     Attributes:
-        policy: of the cluster.
         stores: all stores of the archive, the one of this retention first. Each has the same holds.
-        keys: of the cluster.
         now: milliseconds since the epoch, by the clock of the store.
         kafka: the running cluster; None if the command line does not name it.
         absent: since when topics have been absent from the running cluster, ms since the epoch.

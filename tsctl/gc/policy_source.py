@@ -26,7 +26,6 @@ def read_policy_of(path: Path | None, name: ArchiveName) -> Policy:
 
     Args:
         path: of the policy; None for the Java uploader's keys.
-        name: the archive.
 
     Raises:
         ConfigurationError: it is malformed, or there is no policy.

@@ -79,9 +79,7 @@ class TableReader:
     """A generation of a table.
 
     Attributes:
-        name: for messages.
         claims: of the table; the error's text if they cannot be read.
-        incarnations: of topics.
         is_named: whether the rule names the table. Another table needs nothing of topics that it has never read.
     """
 

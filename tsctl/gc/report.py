@@ -38,7 +38,6 @@ class Report:
     """What a run did in one store; several threads may use it.
 
     Attributes:
-        run: its name.
         began: when the store got its first line, seconds since the epoch.
         did: how many partitions were `hidden`, `shown`, and so on.
         outcomes: number of objects by what became of each.

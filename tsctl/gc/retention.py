@@ -29,12 +29,7 @@ class Why(StrEnum):
 
 
 class LeftOut(Exception):
-    """A partition is left out of a run, with everything that it has.
-
-    Args:
-        reason: for the operator.
-        why: the kind of the reason.
-    """
+    """A partition is left out of a run, with everything that it has."""
 
     def __init__(self, reason: str, why: Why = Why.DOUBT) -> None:
         super().__init__(reason)
@@ -47,8 +42,6 @@ class NeededFrom:
     """What a reader still needs of a partition.
 
     Attributes:
-        offset: the first offset.
-        reader: its name.
         overdue: whether it has not moved for the longest wait. It matters only if nothing else keeps the offsets: a
             reader at the end of an idle partition does not move either.
     """
@@ -64,8 +57,6 @@ class Skipped:
 
     Attributes:
         where: the directory of the partition, or a name.
-        reason: for the operator.
-        why: the kind of the reason.
     """
 
     where: str
@@ -83,7 +74,6 @@ class TopicIncarnation:
     """One incarnation of a topic, or what a topic left at its old place when it moved to another endpoint.
 
     Attributes:
-        topic: its name.
         directory: as `Incarnation.directory`.
         topic_ids: all its topic ids; empty if the topic has no list of incarnations.
         over_since: when the next incarnation was first seen, ms since the epoch; None for the newest incarnation.

@@ -81,8 +81,6 @@ def run_once(
     """Do what is due in one store.
 
     Args:
-        work: the run.
-        incarnations: of its topics, and old places.
         fuse: what one run hides at most. What is hidden is deleted whatever the fuse is.
         show: of a dry run, which writes nothing: is called with what was found in each partition, whose objects are not
             kept.
@@ -191,8 +189,6 @@ def discarded_plans(
     stay, until they are as old as reports.
 
     Args:
-        store: of the cluster.
-        cluster: its keys.
         began: when the store got this run's report, seconds since the epoch.
         warn: is called with a line for each plan that still waited.
 
