@@ -1,6 +1,6 @@
 """Keys of the Java uploader that have no effect on the agent; a file with such a key is accepted with a warning.
 
-`tsctl gc` makes a policy of those of collection, if it has no file of a policy (`tsctl/gc/java_policy.py`).
+`tsctl gc` makes a policy of those of collection, if it has no file of a policy (`tsctl/gc/policy_source.py`).
 """
 
 import re

@@ -40,18 +40,18 @@ from tsctl.gc.archive_run import (
     show_hidden,
     survey_archive,
 )
-from tsctl.gc.checks import Verdict, run_checks
+from tsctl.gc.checks import Check, Verdict, run_checks
 from tsctl.gc.metrics import Recording
 from tsctl.gc.partition import Step, Visit
 from tsctl.gc.policy import Policy
-from tsctl.gc.policy_source import check_cluster_given, check_policy, findings_of, read_policy_of
+from tsctl.gc.policy_source import check_policy, findings_of, read_policy_of
 from tsctl.gc.report import SUFFIX, list_reports, read_report
 from tsctl.gc.retention import Skipped
 from tsctl.holds import add_hold, list_holds
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
 from tsctl.repeats import EveryOption, interval_of, stopping
-from tsctl.verify.run import BootstrapOption, CommandConfigOption
+from tsctl.verify.run import BootstrapOption, CommandConfigOption, named_cluster
 
 if TYPE_CHECKING:
     from tsctl.verify.kafka_cluster import KafkaCluster
@@ -66,7 +66,7 @@ PolicyOption = Annotated[
         metavar="FILE",
     ),
 ]
-_CHECKS: Final = ("verdict", "check", "text", "location")
+_NO_CLUSTER: Final = "the policy needs the running cluster: give --bootstrap-server"
 _STATES: Final = ("PARTITION", "STATE", "FLOOR", "START", "SINCE", "LOCATION")
 _STEPS: Final = {Step.SHOW: "show again", Step.BEGIN: "begin the grace"}
 _DRY_RUN: Final = {
@@ -117,20 +117,22 @@ def run(
     hold matches no topic. A loop that a signal ends has the exit code of its last run.
     """
     output = Output(as_json or objects)
-    if objects and not dry_run:
-        raise ConfigurationError(SOURCE, ["--objects requires --dry-run"])
-    if dry_run:
-        _refuse_with_dry_run(
-            every=every is not None,
-            ignore_fuse=ignore_fuse,
-            metrics_file=metrics_file is not None,
-            push_gateway=push_gateway is not None,
-        )
+    refused = {
+        "--every": every,
+        "--ignore-fuse": ignore_fuse or None,
+        "--metrics-file": metrics_file,
+        "--push-gateway": push_gateway,
+    }
+    problems = [f"{each} and --dry-run: give one of the two" for each, value in refused.items() if value is not None]
+    if not dry_run:
+        problems = ["--objects requires --dry-run"] if objects else []
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
     name = given.name()
     seconds = interval_of(every)
     read_policy_of(policy, name)  # a wrong one starts no loop
     record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output.warn), ExitCode.FINE
-    kafka = _kafka(bootstrap_server, command_config)
+    kafka = named_cluster(bootstrap_server, command_config)
     with stopping(seconds is not None) as stopped:
         while True:
             began = time.monotonic()
@@ -138,7 +140,8 @@ def run(
                 with ExitStack() as run_ends:
                     results = None if dry_run else run_ends.enter_context(record.run())
                     found = read_policy_of(policy, name)  # each pass follows the file as it is then
-                    check_cluster_given(found, kafka)
+                    if kafka is None and found.needs_kafka:
+                        raise ConfigurationError(SOURCE, [_NO_CLUSTER])
                     archive = run_ends.enter_context(open_archive(name, output.warn))
                     findings = _compared(archive, found)
                     if results is None:
@@ -235,35 +238,36 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check rights, conditional deletes, object lock, versions, lifecycle rules and clocks before a first run."""
-    output = Output(as_json)
-    name = given.name()
-    rows: list[dict[str, str]] = []
+    output, name = Output(as_json), given.name()
+    found: list[tuple[str, Check]] = []
     with open_archive(name, output.warn) as archive:
         try:
             _check_cluster(archive)
         except QueryError as error:  # before the first agent of the first cluster it is no mistake
             is_wrong = any(find_clusters(store).ids for store in archive.stores)
-            verdict, places = (
-                Verdict.ERROR if is_wrong else Verdict.WARNING,
-                ", ".join(store.location for store in archive.stores),
-            )
-            rows.append({"location": places, "check": "cluster", "verdict": str(verdict), "text": str(error)})
+            one = Check("cluster", Verdict.ERROR if is_wrong else Verdict.WARNING, str(error))
+            found.append((", ".join(store.location for store in archive.stores), one))
         except (AccessDenied, CorruptData, NewerFormat):
             pass  # the checks name the right, and read the layout
         else:
             if policy is not None:
                 check_policy(read_policy_of(policy, name), archive.keys.cluster, archive.known_names())
         for location in archive.locations:
-            at = location.store.location
-            rows += [
-                {"location": at, "check": each.name, "verdict": str(each.verdict), "text": each.text}
-                for each in run_checks(location.store, archive.keys, frozenset(location.options.storing.tags))
-            ]
+            tags = frozenset(location.options.storing.tags)
+            found += [(location.store.location, each) for each in run_checks(location.store, archive.keys, tags)]
     if as_json:
-        output.document({"checks": rows})
+        output.document(
+            {
+                "checks": [
+                    {"location": at, "check": each.name, "verdict": str(each.verdict), "text": each.text}
+                    for at, each in found
+                ]
+            }
+        )
     else:
-        output.table(("VERDICT", "CHECK", "FOUND", "LOCATION"), [[row[key] for key in _CHECKS] for row in rows])
-    if any(row["verdict"] == Verdict.ERROR for row in rows):
+        rows = [[str(each.verdict), each.name, each.text, at] for at, each in found]
+        output.table(("VERDICT", "CHECK", "FOUND", "LOCATION"), rows)
+    if any(each.verdict is Verdict.ERROR for _, each in found):
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -357,8 +361,8 @@ def _dry_run(
         would = (
             f"a run would hide {counted(due.objects, 'object')} of {size(due.due_bytes)} and delete {due.going:,} of "
             f"{size(due.going_bytes)}, in {counted(due.partitions, 'partition')} of topics with a rule"
-            if rows
-            else f"nothing is due; partitions checked, of topics with a rule: {due.partitions}"
+            if due.objects or due.going
+            else f"nothing is due to hide or to delete; partitions checked, of topics with a rule: {due.partitions}"
         )
         output.text(f"{found.location}: {would}")
     if output.as_json and not with_objects:
@@ -370,33 +374,6 @@ def _dry_run(
             row["bytes"] = None if row["bytes"] is None else size(row["bytes"])
         output.table([*_DRY_RUN], [[row[each] for each in _DRY_RUN.values()] for row in rows])
     return ExitCode.FOUND if any(each.is_finding for each in results) else ExitCode.FINE
-
-
-def _refuse_with_dry_run(**given: bool) -> None:
-    """Refuse options that a dry run would ignore.
-
-    Raises:
-        ConfigurationError: some are given; it names each.
-    """
-    if problems := [
-        f"--{name.replace('_', '-')} and --dry-run: give one of the two" for name, is_given in given.items() if is_given
-    ]:
-        raise ConfigurationError(SOURCE, problems)
-
-
-def _kafka(bootstrap: str | None, command_config: Path | None) -> "KafkaCluster | None":
-    """Return a client of the running cluster; None if the command line does not name it.
-
-    Raises:
-        ConfigurationError: an option lacks it.
-    """
-    if bootstrap is None:
-        if command_config is not None:
-            raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
-        return None
-    from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties  # noqa: PLC0415  (librdkafka)
-
-    return KafkaCluster(bootstrap, {} if command_config is None else read_client_properties(command_config))
 
 
 def _check_cluster(archive: OpenArchive) -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    policy, java_policy        the file, or the Java uploader's keys; `policy_source` chooses and compares
+    policy, policy_source      the file, or the Java uploader's keys; and whether it fits the archive
     policy_retention           answers for each topic and partition: rule, readers (`needed`), holds, what is over
     archive_run                each store of an archive: a run, a dry run, an undo; what they print, and `metrics`
     run                        one store: each step that is due, then the fuse, then what is newly due is hidden

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ts_common.archive.catalog import read_log_start
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat, QueryError
+from ts_common.format_version import VERSION
 from ts_common.store.contract import DeleteOutcome, ObjectStore
 from ts_common.wording import counted
 from tsctl.archive_options import ArchiveLocation, OpenArchive
@@ -105,7 +106,7 @@ def begin(store: ObjectStore, keys: ClusterKeys, report: Report, clock: Callable
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     own = int(clock() * 1000)
-    report.head(own)
+    report.line(version=VERSION, run=report.run, time=own)
     report.write(store, keys)
     report.began = store.head(report.key(keys)).modified
     stored = int(report.began * 1000)

@@ -60,6 +60,8 @@ _WITH_POLICIES: Final = tuple(f"{scheme}://" for scheme in (Scheme.S3, Scheme.GC
 _LATER, _FIRST = "ts-uploader~probe", "ts-uploader!probe"
 _OWN_IDENTITY: Final = "give tsctl gc an identity of its own (deploy/iam/collector.json)"
 
+_Rules = tuple[LifecycleRule, ...] | AccessDenied | None  # denied, or not supported by the store
+
 
 class Verdict(StrEnum):
     """The result of a check: whether a run may begin."""
@@ -103,10 +105,12 @@ def run_checks(
     found = list(_reads(store, keys))
     if all(each.verdict is Verdict.OK for each in found):
         found += _writes(store, keys, clock)
-    rules = _rules(store)
-    found += _protection(store, rules if isinstance(rules, tuple) else None, keys, tags)
-    found += _lifecycle(rules, keys, tags)
-    return found
+    rules: _Rules
+    try:
+        rules = store.lifecycle_rules()
+    except AccessDenied as denied:
+        rules = denied
+    return [*found, *_protection(store, rules, keys, tags), *_lifecycle(rules, keys, tags)]
 
 
 def _ok(name: str, text: str) -> Check:
@@ -277,15 +281,8 @@ def _denied_put(store: ObjectStore, key: str) -> AccessDenied | None:
     )
 
 
-def _rules(store: ObjectStore) -> tuple[LifecycleRule, ...] | AccessDenied | None:
-    try:
-        return store.lifecycle_rules()
-    except AccessDenied as denied:
-        return denied
-
-
 def _protection(
-    store: ObjectStore, rules: tuple[LifecycleRule, ...] | None, keys: ClusterKeys, tags: frozenset[tuple[str, str]]
+    store: ObjectStore, rules: _Rules, keys: ClusterKeys, tags: frozenset[tuple[str, str]]
 ) -> Iterator[Check]:
     try:
         found = store.protection()
@@ -299,7 +296,7 @@ def _protection(
         yield _ok("protection", text)
     if found.versioned:
         is_ours = partial(LifecycleRule.applies_to, cluster=keys.cluster, bits=keys.entropy_bits, tags=tags)
-        yield _versions(None if rules is None else [each for each in rules if is_ours(each)])
+        yield _versions([each for each in rules if is_ours(each)] if isinstance(rules, tuple) else None)
     if not (found.locks or found.versioned):
         yield _ok("protection", "the store reports neither versions nor object lock: a delete removes the bytes")
 
@@ -314,9 +311,7 @@ def _versions(rules: Sequence[LifecycleRule] | None) -> Check:
     return _ok("protection", f"{kept} for {counted(min(days), 'day')}, by a lifecycle rule")
 
 
-def _lifecycle(
-    rules: tuple[LifecycleRule, ...] | AccessDenied | None, keys: ClusterKeys, tags: frozenset[tuple[str, str]]
-) -> Iterator[Check]:
+def _lifecycle(rules: _Rules, keys: ClusterKeys, tags: frozenset[tuple[str, str]]) -> Iterator[Check]:
     if isinstance(rules, AccessDenied):
         yield _warning("lifecycle", f"the rules were not read, and can remove objects of the archive: {rules}")
         return

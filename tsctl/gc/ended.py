@@ -8,12 +8,12 @@ with the end as target. The list of incarnations stays.
 from dataclasses import dataclass, replace
 
 from ts_common.archive.catalog import StoredLogStart, read_commit, read_log_start
-from ts_common.archive.commit import Commit, LogStart, epoch_of, new_writer
+from ts_common.archive.commit import Commit, LogStart, epoch_of
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectInfo
 from tsctl.gc.objects import of_agents
 from tsctl.gc.partition import CHANGED, Candidate, Step, Visit, Work, put, visit
-from tsctl.gc.retention import UNREADABLE, LeftOut, Why
+from tsctl.gc.retention import LeftOut, Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: 
         hides: whether to hide what is newly due too.
 
     Raises:
-        LeftOut: the commit or `log.start` is unreadable, a hold keeps it, or another process writes it.
-        StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
+        As `partition.visit`.
     """
     try:
         work.retention.check_holds(keys.partition.topic)
@@ -82,14 +81,10 @@ def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: 
 
 
 def _read(work: Work, keys: PartitionKeys) -> Ended:
-    store, key = work.store, work.cluster.log_start_copy(keys)
-    groups = of_agents(keys, store.list(keys.prefix))
-    try:
-        stored = read_log_start(store, keys.log_start)
-        commit, etag = read_commit(store, keys)
-        copy = read_log_start(store, key) if key in work.copies else None
-    except UNREADABLE as error:
-        raise LeftOut(str(error)) from error
+    groups = of_agents(keys, work.store.list(keys.prefix))
+    stored = read_log_start(work.store, keys.log_start)
+    commit, etag = read_commit(work.store, keys)
+    copy = work.read_copy(keys)
     if commit is not None and not isinstance(commit, Commit):
         raise LeftOut(
             f"{keys.commit} is of the Java uploader, which ships a later topic of that name to the same keys: if none "
@@ -108,7 +103,7 @@ def _hide(work: Work, ended: Ended) -> None:
 
     The last agent may have ended between a commit that went back and its `log.start`. So it gets the commit's lineage.
     """
-    writer = new_writer("gc", work.now / 1000)
+    writer = work.writer()
     floor = None if ended.floor is None else min(ended.floor, ended.end.offset)
     content = replace(ended.end, floor=floor, since=writer, written_by=writer)
     if ended.log_start is not None or any(ended.groups):
@@ -120,7 +115,7 @@ def _hide(work: Work, ended: Ended) -> None:
 
 def _release(work: Work, ended: Ended) -> Ended:
     """Raise the floor to the end, in the copy first."""
-    content = replace(ended.end, floor=ended.end.offset, written_by=new_writer("gc", work.now / 1000))
+    content = replace(ended.end, floor=ended.end.offset, written_by=work.writer())
     copy = put(work, work.cluster.log_start_copy(ended.keys), content, ended.copy)
     stored = put(work, ended.keys.log_start, replace(content, since=None), ended.log_start)
     return replace(ended, copy=copy, log_start=stored)
@@ -132,10 +127,7 @@ def _delete(work: Work, ended: Ended) -> None:
 
     def look() -> None:
         work.retention.check_holds(keys.partition.topic)
-        try:
-            found, (_, etag) = read_log_start(work.store, keys.log_start), read_commit(work.store, keys)
-        except UNREADABLE as error:
-            raise LeftOut(str(error)) from error
+        found, (_, etag) = read_log_start(work.store, keys.log_start), read_commit(work.store, keys)
         if found not in {None, ended.log_start} or etag not in {None, ended.commit[1]}:
             raise LeftOut(CHANGED, Why.CHANGED)
 

@@ -35,7 +35,7 @@ from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
 from tsctl.gc.due import Due, Limit, due
 from tsctl.gc.objects import Locked, removable
 from tsctl.gc.report import Report
-from tsctl.gc.retention import UNREADABLE, LeftOut, Retention, Skipped, Why
+from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 
 WRITER: Final = "gc"  # `writtenBy` of runs begins with it
 CHANGED: Final = "log.start was written meanwhile, by an agent or another collector"
@@ -78,6 +78,14 @@ class Work:
     def has_copy(self, keys: PartitionKeys) -> bool:
         """Return whether the store has a copy of the `log.start` of a partition."""
         return self.cluster.log_start_copy(keys) in self.copies
+
+    def read_copy(self, keys: PartitionKeys) -> StoredLogStart | None:
+        """Return the copy; None without one. It raises as `read_log_start`."""
+        return read_log_start(self.store, self.cluster.log_start_copy(keys)) if self.has_copy(keys) else None
+
+    def writer(self) -> str:
+        """Return a new `writtenBy` of this run."""
+        return new_writer(WRITER, self.now / 1000)
 
     def is_over(self, stored: StoredLogStart) -> bool:
         """Return whether an object is older than the grace, by the store's time."""
@@ -208,6 +216,7 @@ def visit(work: Work, keys: PartitionKeys, *, writes: bool = True, is_kept: bool
 
     Raises:
         LeftOut: there is a doubt about the partition, or another process writes it.
+        CorruptData, NewerFormat, ObjectFrozen: an object of it is unreadable, which leaves it out too.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
     partition = examine(work, keys, is_kept=is_kept)
@@ -236,8 +245,7 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
     """Return what a partition has that is due; None for a directory without a partition, or without anything to do.
 
     Raises:
-        LeftOut: there is a doubt about the partition, or it changes at the moment.
-        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+        As `visit`.
     """
     store, topic = work.store, keys.partition.topic
     rule = None if is_kept else work.retention.rule(topic)
@@ -252,7 +260,7 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
             return None
         commit, log_start = _agreed(keys, commit, log_start)
         is_settled = _is_settled(keys, log_start.content, listed)
-        copy = None if is_settled else _read_copy(work, keys)
+        copy = None if is_settled else work.read_copy(keys)
         view = open_view(store, replace(catalog, commit=commit, commit_etag=etag, stored_log_start=log_start))
         needed = None if rule is None else work.retention.needed(keys)
         floor = _floor(log_start.content, None if copy is None else copy.content, view)
@@ -268,11 +276,9 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
         compacted = rule is None or rule.compacted
         partition = Partition(keys, listed, log_start, commit, copy, view, floor, find, find(view), compacted)
         if is_settled and (partition.target > partition.start or partition.removable(floor, work.now)):
-            copy = _read_copy(work, keys)
+            copy = work.read_copy(keys)
             floor = _floor(log_start.content, None if copy is None else copy.content, view)
             partition = replace(partition, copy=copy, floor=floor)
-    except UNREADABLE as error:
-        raise LeftOut(str(error)) from error
     except ObjectNotFound as error:
         raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error
     if needed is not None and partition.found.limit is Limit.NEEDED:
@@ -332,10 +338,6 @@ def _is_settled(keys: PartitionKeys, log_start: LogStart, listed: Iterable[Objec
     names = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in listed)
     lowest = next((parsed[0].base for parsed in names if parsed is not None), None)  # a listing ascends
     return lowest is not None and lowest >= log_start.offset
-
-
-def _read_copy(work: Work, keys: PartitionKeys) -> StoredLogStart | None:
-    return read_log_start(work.store, work.cluster.log_start_copy(keys)) if work.has_copy(keys) else None
 
 
 def _floor(log_start: LogStart, copy: LogStart | None, view: PartitionView) -> int:
@@ -401,13 +403,10 @@ def _verified(work: Work, partition: Partition, goes: Iterable[ObjectInfo]) -> P
     """Return a partition by the metadata of each `.log` to be deleted: agents write the cache objects of all."""
     names = {info.key for info in goes}
     segments = [copy.segment for copy in partition.view.copies if copy.key in names]
-    try:
-        own = describe(work.store, partition.keys, segments, damaged=[], removed=[])
-        copies = (*own, *(copy for copy in partition.view.copies if copy.key not in names))
-        view = replace(partition.view, copies=tuple(sorted(copies, key=lambda copy: copy.base)))
-        return _whole(work, replace(partition, view=view, found=partition.find(view)))
-    except UNREADABLE as error:
-        raise LeftOut(str(error)) from error
+    own = describe(work.store, partition.keys, segments, damaged=[], removed=[])
+    copies = (*own, *(copy for copy in partition.view.copies if copy.key not in names))
+    view = replace(partition.view, copies=tuple(sorted(copies, key=lambda copy: copy.base)))
+    return _whole(work, replace(partition, view=view, found=partition.find(view)))
 
 
 def hide(work: Work, partition: Partition, target: int) -> None:
@@ -419,7 +418,7 @@ def hide(work: Work, partition: Partition, target: int) -> None:
     """
     content = _next(work, partition, target, partition.known_floor)
     content = replace(content, since=content.written_by)
-    _put_log_start(work, partition, content)
+    put(work, partition.keys.log_start, content, partition.log_start)
     _put_copy(work, partition, content)
     work.report.add(partition.keys, "hidden", start=partition.start, to=target, limit=str(partition.found.limit))
 
@@ -432,10 +431,10 @@ def show(work: Work, partition: Partition) -> None:
     """
     target = partition.shown_from
     if partition.copy is not None:
-        before = replace(partition.copy.content, since=None, written_by=_writer(work))
+        before = replace(partition.copy.content, since=None, written_by=work.writer())
         partition = replace(partition, copy=_put_copy(work, partition, before))
     content = _next(work, partition, target, partition.known_floor)
-    _put_log_start(work, partition, content)
+    put(work, partition.keys.log_start, content, partition.log_start)
     _put_copy(work, partition, content)
     work.report.add(partition.keys, "shown", start=target, to=partition.start, limit=str(partition.found.limit))
 
@@ -447,7 +446,7 @@ def _release(work: Work, partition: Partition) -> Partition:
     content = _next(work, partition, start, start)
     kept = None if partition.copy is None else partition.copy.content.since
     copy = _put_copy(work, partition, replace(content, since=kept))
-    log_start = _put_log_start(work, partition, content)
+    log_start = put(work, partition.keys.log_start, content, partition.log_start)
     return replace(partition, copy=copy, log_start=log_start, floor=start)
 
 
@@ -462,31 +461,19 @@ def _delete(work: Work, partition: Partition, below: int) -> bool:
 def _look(work: Work, partition: Partition) -> None:
     """Raise `LeftOut` if a hold was set, or `log.start` was written, since it was read."""
     work.retention.check_holds(partition.keys.partition.topic)
-    try:
-        found = read_log_start(work.store, partition.keys.log_start)
-    except UNREADABLE as error:
-        raise LeftOut(str(error)) from error
-    if found != partition.log_start:
+    if read_log_start(work.store, partition.keys.log_start) != partition.log_start:
         raise LeftOut(CHANGED, Why.CHANGED)
-
-
-def _writer(work: Work) -> str:
-    return new_writer(WRITER, work.now / 1000)
 
 
 def _next(work: Work, partition: Partition, start: int, floor: int | None) -> LogStart:
     """Return the next content of `log.start`, with all fields that are not the collector's."""
     former = partition.log_start.content
     since = former.since if floor != start and partition.floor < start <= former.offset else None
-    return replace(former, offset=start, floor=floor, since=since, written_by=_writer(work))
-
-
-def _put_log_start(work: Work, partition: Partition, content: LogStart) -> StoredLogStart:
-    return put(work, partition.keys.log_start, content, partition.log_start)
+    return replace(former, offset=start, floor=floor, since=since, written_by=work.writer())
 
 
 def _put_copy(work: Work, partition: Partition, content: LogStart) -> StoredLogStart:
-    content = replace(content, written_by=content.written_by or _writer(work))
+    content = replace(content, written_by=content.written_by or work.writer())
     return put(work, work.cluster.log_start_copy(partition.keys), content, partition.copy)
 
 

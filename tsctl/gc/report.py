@@ -22,11 +22,10 @@ from typing import IO, Any, Final
 from ts_common.archive.commit import new_writer
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import ObjectNotFound, TieredStorageError
-from ts_common.format_version import VERSION
 from ts_common.json_objects import parse_fields
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.objects import Locked, Outcome, delete
-from tsctl.gc.retention import LeftOut, Skipped
+from tsctl.gc.retention import LEAVES_OUT, Skipped
 
 SUFFIX: Final = ".jsonl"
 _MOST_ERRORS: Final = 10
@@ -60,10 +59,6 @@ class Report:
     def skipped(self) -> list[Skipped]:
         """What was left out."""
         return [*self._skipped]
-
-    def head(self, now: int) -> None:
-        """Add the first line; `now` in milliseconds since the epoch."""
-        self.line(version=VERSION, run=self.run, time=now)
 
     def line(self, **fields: Any) -> None:
         """Add a line."""
@@ -110,8 +105,8 @@ class Report:
                     self.bytes += info.size if outcome is Outcome.REMOVED else 0
                     if error is not None and len(self.errors) < _MOST_ERRORS:
                         self.errors.append(f"{info.key}: {error}")
-        except LeftOut as left:
-            self.skip(Skipped.of(keys.directory, left))
+        except LEAVES_OUT as error:
+            self.skip(Skipped.of(keys.directory, error))
             return False
         finally:
             if done:

@@ -8,7 +8,7 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen
 from tsctl.gc.due import Rule
 
-# Errors of one object, which leave its topic or partition out and not the whole run.
+# Errors of one object, which leave its topic or partition out and not the whole run; as a `LeftOut` does.
 UNREADABLE: Final = (CorruptData, NewerFormat, ObjectFrozen)
 
 
@@ -33,8 +33,10 @@ class LeftOut(Exception):
 
     def __init__(self, reason: str, why: Why = Why.DOUBT) -> None:
         super().__init__(reason)
-        self.reason = reason
         self.why = why
+
+
+LEAVES_OUT: Final = (LeftOut, *UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,9 @@ class Skipped:
     why: Why = Why.DOUBT
 
     @classmethod
-    def of(cls, where: str, left: LeftOut) -> "Skipped":
-        """Return what a run left out there."""
-        return cls(where, left.reason, left.why)
+    def of(cls, where: str, error: Exception) -> "Skipped":
+        """Return what a run left out there, by a `LeftOut` or an error of `UNREADABLE`."""
+        return cls(where, str(error), error.why if isinstance(error, LeftOut) else Why.DOUBT)
 
 
 @dataclass(frozen=True, slots=True)

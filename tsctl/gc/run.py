@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
@@ -15,7 +15,7 @@ from tsctl.gc.incarnations import has_objects
 from tsctl.gc.partition import Candidate, Step, Visit, Work, examine, hide, visit
 from tsctl.gc.policy import Fuse
 from tsctl.gc.report import SUFFIX, list_reports
-from tsctl.gc.retention import LeftOut, Skipped, TopicIncarnation, Why
+from tsctl.gc.retention import LEAVES_OUT, Skipped, TopicIncarnation, Why
 
 # Each thread has the listing of one partition in memory.
 THREADS: Final = 4
@@ -23,12 +23,7 @@ FUSE_WAY_OUT: Final = "compare a dry run with the policy, then correct the polic
 LOG_OF_DELETIONS: Final = "/log-"  # of an earlier release
 
 Show = Callable[[PartitionKeys, Visit], object]
-
-
-class _Kind(Enum):
-    LIVING = auto()
-    ENDED = auto()
-    FORMER = auto()  # it is kept, and a later incarnation exists
+_Look = Callable[..., Visit]
 
 
 @dataclass(slots=True)
@@ -138,31 +133,28 @@ def _blown(candidates: Iterable[Candidate], whole: Mapping[str, int], fuse: Fuse
 def _visits(
     work: Work, incarnations: Iterable[TopicIncarnation], *, writes: bool
 ) -> Iterator[tuple[PartitionKeys, Visit]]:
-    def look(task: tuple[PartitionKeys, _Kind]) -> tuple[PartitionKeys, Visit]:
-        keys, kind = task
+    def look(task: tuple[PartitionKeys, _Look]) -> tuple[PartitionKeys, Visit]:
+        keys, visiting = task
         try:
-            if kind is _Kind.ENDED:
-                return keys, visit_ended(work, keys, writes=writes)
-            return keys, visit(work, keys, writes=writes, is_kept=kind is _Kind.FORMER)
-        except LeftOut as left:
-            work.report.skip(Skipped.of(keys.directory, left))
+            return keys, visiting(work, keys, writes=writes)
+        except LEAVES_OUT as error:
+            work.report.skip(Skipped.of(keys.directory, error))
             return keys, Visit()
 
     return stream_in_threads(look, _tasks(work, incarnations), most=THREADS)
 
 
-def _tasks(work: Work, incarnations: Iterable[TopicIncarnation]) -> Iterator[tuple[PartitionKeys, _Kind]]:
+def _tasks(work: Work, incarnations: Iterable[TopicIncarnation]) -> Iterator[tuple[PartitionKeys, _Look]]:
     """Yield what a run looks at; a former incarnation that is kept only if retention wrote its `log.start`."""
     for incarnation in incarnations:
         is_over = work.retention.is_over(incarnation)
-        is_former = incarnation.over_since is not None or incarnation.is_old_place
-        kind = _Kind.ENDED if is_over else _Kind.FORMER if is_former else _Kind.LIVING
-        if kind is _Kind.FORMER and has_objects(work.store, incarnation):
+        is_kept = not is_over and (incarnation.over_since is not None or incarnation.is_old_place)
+        if is_kept and has_objects(work.store, incarnation):
             place = "old place" if incarnation.is_old_place else "former incarnation"
             work.report.stays(incarnation.directory, place, incarnation.over_since)
         for keys in incarnation.partitions:
-            if kind is not _Kind.FORMER or work.is_first or work.has_copy(keys):
-                yield keys, kind
+            if not is_kept or work.is_first or work.has_copy(keys):
+                yield keys, visit_ended if is_over else partial(visit, is_kept=is_kept)
 
 
 def _hide(work: Work, candidate: Candidate) -> None:
@@ -176,8 +168,8 @@ def _hide(work: Work, candidate: Candidate) -> None:
         target = 0 if partition is None else min(partition.target, candidate.target)
         if partition is not None and partition.start == partition.floor and target > partition.start:
             hide(work, partition, target)
-    except LeftOut as left:
-        work.report.skip(Skipped.of(keys.directory, left))
+    except LEAVES_OUT as error:
+        work.report.skip(Skipped.of(keys.directory, error))
 
 
 def discarded_plans(

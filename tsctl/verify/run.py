@@ -198,16 +198,25 @@ def parse_severity(option: str, text: str) -> Severity:
 
 
 def _cluster(wanted: ClusterOptions) -> "KafkaCluster | None":
-    if wanted.bootstrap_server is None:
-        if wanted.command_config is not None:
+    cluster = named_cluster(wanted.bootstrap_server, wanted.command_config)
+    if cluster is not None:
+        cluster.topics()  # fail for a wrong identity now, not after hours of reading the store
+    return cluster
+
+
+def named_cluster(bootstrap_server: str | None, command_config: Path | None) -> "KafkaCluster | None":
+    """Return a client of the running cluster; None if the command line does not name it.
+
+    Raises:
+        ConfigurationError: a file is given without a cluster, or is wrong.
+    """
+    if bootstrap_server is None:
+        if command_config is not None:
             raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
         return None
     from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties  # noqa: PLC0415  (librdkafka)
 
-    settings = {} if wanted.command_config is None else read_client_properties(wanted.command_config)
-    cluster = KafkaCluster(wanted.bootstrap_server, settings)
-    cluster.topics()  # fail for a wrong identity now, not after hours of reading the store
-    return cluster
+    return KafkaCluster(bootstrap_server, {} if command_config is None else read_client_properties(command_config))
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def test_a_dry_run_names_what_a_run_would_do_and_writes_nothing(
     assert "a run would hide 9 objects of " in dry().out
     run("gc", "run", "--policy", policy, *named)
     assert steps() == []
-    assert dry().out.endswith(": nothing is due; partitions checked, of topics with a rule: 1\n")
+    assert dry().out.endswith(": nothing is due to hide or to delete; partitions checked, of topics with a rule: 1\n")
     run("hold", "add", "case", "--topic", "t", "--reason", "audit", *named)
     assert steps() == [("t-0", "show again", 30, 0, None)]
     assert "t-0: hold case: audit" in dry().err

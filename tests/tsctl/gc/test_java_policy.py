@@ -5,8 +5,8 @@ import pytest
 from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
 from tsctl.gc.due import Rule
-from tsctl.gc.java_policy import policy_of_java
 from tsctl.gc.policy import Policy
+from tsctl.gc.policy_source import policy_of_java
 
 PREFIX = "ts.segment.uploader.segment.manager."
 ON = {
