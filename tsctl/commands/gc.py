@@ -69,15 +69,7 @@ PolicyOption = Annotated[
 _NO_CLUSTER: Final = "the policy needs the running cluster: give --bootstrap-server"
 _STATES: Final = ("PARTITION", "STATE", "FLOOR", "START", "SINCE", "LOCATION")
 _STEPS: Final = {Step.SHOW: "show again", Step.BEGIN: "begin the grace"}
-_DRY_RUN: Final = {
-    "PARTITION": "partition",
-    "STEP": "step",
-    "START": "start",
-    "NEW START": "new_start",
-    "OBJECTS": "objects",
-    "SIZE": "bytes",
-    "NEXT LIMIT": "limit",
-}
+_DRY_RUN: Final = ("partition", "step", "start", "new_start", "objects", "bytes", "limit")
 
 
 @gc.command("run")
@@ -335,7 +327,7 @@ def _dry_run(
     rows: list[dict[str, Any]] = []
 
     def add(keys: PartitionKeys, step: str, **fields: Any) -> None:
-        rows.append({**dict.fromkeys(_DRY_RUN.values()), "partition": keys.directory, "step": step, **fields})
+        rows.append({**dict.fromkeys(_DRY_RUN), "partition": keys.directory, "step": step, **fields})
 
     def show_one(keys: PartitionKeys, visit: Visit) -> None:
         start, new_start = visit.moves or (None, None)
@@ -372,7 +364,8 @@ def _dry_run(
     elif rows and not with_objects:
         for row in rows:
             row["bytes"] = None if row["bytes"] is None else size(row["bytes"])
-        output.table([*_DRY_RUN], [[row[each] for each in _DRY_RUN.values()] for row in rows])
+        columns = [each.replace("_", " ").upper() for each in _DRY_RUN]
+        output.table(columns, [[row[each] for each in _DRY_RUN] for row in rows])
     return ExitCode.FOUND if any(each.is_finding for each in results) else ExitCode.FINE
 
 

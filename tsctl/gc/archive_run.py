@@ -59,7 +59,6 @@ def run_archive(
     *,
     ignore_fuse: bool = False,
     begun: Callable[[LocationResult], object] = lambda _: None,
-    clock: Callable[[], float] = time.time,
 ) -> Iterator[LocationResult]:
     """Run retention on each location of an archive, and yield what it did there.
 
@@ -68,7 +67,6 @@ def run_archive(
         findings: what the policy names and the archive lacks.
         warn: is called with a sentence for the operator.
         begun: is called with the result of each location before it has anything: an error can end the run later.
-        clock: returns seconds since the epoch.
 
     Raises:
         QueryError: a clock is wrong, or the running cluster is probably another one.
@@ -82,7 +80,7 @@ def run_archive(
         store.check()
         with result.report.writing(store, keys):
             begun(result)
-            now = begin(store, keys, result.report, clock)
+            now = begin(store, keys, result.report)
             plans = discarded_plans(store, keys, result.report.began, warn)
             fuse, is_first = NO_FUSE if ignore_fuse else policy.fuse, bool(plans)
             work = _run_in(archive, location, policy, kafka, findings, now, result, fuse, is_first=is_first)

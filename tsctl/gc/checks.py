@@ -16,7 +16,7 @@ no topic can have. A rejected condition proves the right, because a store checks
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -86,17 +86,11 @@ class Check:
     text: str
 
 
-def run_checks(
-    store: ObjectStore,
-    keys: ClusterKeys,
-    tags: frozenset[tuple[str, str]] = frozenset(),
-    clock: Callable[[], float] = time.time,
-) -> list[Check]:
+def run_checks(store: ObjectStore, keys: ClusterKeys, tags: frozenset[tuple[str, str]] = frozenset()) -> list[Check]:
     """Return the results of all checks.
 
     Args:
         tags: of the cluster's objects, for the filters of lifecycle rules.
-        clock: returns seconds since the epoch.
 
     Raises:
         StoreUnavailable: the store does not respond at this moment.
@@ -104,7 +98,7 @@ def run_checks(
     """
     found = list(_reads(store, keys))
     if all(each.verdict is Verdict.OK for each in found):
-        found += _writes(store, keys, clock)
+        found += _writes(store, keys)
     rules: _Rules
     try:
         rules = store.lifecycle_rules()
@@ -137,13 +131,13 @@ def _reads(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
     yield _ok("rights", "this identity may list and read")
 
 
-def _writes(store: ObjectStore, keys: ClusterKeys, clock: Callable[[], float]) -> Iterator[Check]:
+def _writes(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
     """Check the clock, conditional deletes, and the rights to delete and to put."""
     key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
-    before = clock()
+    before = time.time()
     try:
         first = _put(store, key, b"1")
-        after = clock()
+        after = time.time()
         second = _put(store, key, b"2")
     except AccessDenied as denied:
         yield _warning("clock", "not compared: the probe was not written")

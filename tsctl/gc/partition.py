@@ -356,18 +356,16 @@ def step_of(work: Work, partition: Partition) -> Step:
     if start > floor:
         if partition.target < start:
             return Step.SHOW
-        if copy is None or log_start.content.since is None or copy.content.since != log_start.content.since:
-            return Step.BEGIN
-        if copy.content.offset != start:
+        since = log_start.content.since
+        if copy is None or since is None or (copy.content.offset, copy.content.since) != (start, since):
             return Step.BEGIN
         return Step.DELETE if work.is_over(copy) else Step.NOTHING
     left = bool(partition.removable(floor, work.now))
-    is_own = copy is not None and copy.content.lineage == partition.commit.lineage
-    if not is_own and partition.target <= start and (left or copy is not None or log_start.content.floor is not None):
-        return Step.COPY
-    if left and is_own and copy is not None and partition.is_proven and work.is_over(log_start) and work.is_over(copy):
-        return Step.LEFT
-    return Step.NOTHING
+    if copy is None or copy.content.lineage != partition.commit.lineage:
+        is_known = left or copy is not None or log_start.content.floor is not None
+        return Step.COPY if is_known and partition.target <= start else Step.NOTHING
+    is_over = work.is_over(log_start) and work.is_over(copy)
+    return Step.LEFT if left and partition.is_proven and is_over else Step.NOTHING
 
 
 def _do(work: Work, partition: Partition, step: Step, goes: Sequence[ObjectInfo]) -> bool:
@@ -384,7 +382,7 @@ def _do(work: Work, partition: Partition, step: Step, goes: Sequence[ObjectInfo]
             _put_copy(work, partition, content)
         case Step.DELETE | Step.LEFT:
             below = start if step is Step.DELETE else partition.floor
-            expected = min(below, partition.target)  # a hole that a deletion left can keep the target below the floor
+            expected = min(below, partition.target)  # of leftovers the target may pass only a part
             partition = _verified(work, partition, goes)
             if partition.target < expected:
                 work.report.skip(

@@ -44,8 +44,8 @@ class Report:
         errors: the first failures of deletes.
     """
 
-    def __init__(self, now: float | None = None) -> None:
-        self.run = new_writer("gc", now)
+    def __init__(self) -> None:
+        self.run = new_writer("gc")
         self.began = 0.0
         self.did: Counter[str] = Counter()
         self.outcomes: Counter[Outcome] = Counter()

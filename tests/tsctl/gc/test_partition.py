@@ -116,6 +116,18 @@ def test_a_reader_that_needs_more_shows_what_it_needs(archive: MadeArchive, rete
     assert bases(archive) == [40, 50, 60, 70, 80, 90]
 
 
+def test_nothing_is_hidden_while_no_object_ends_below_the_target(
+    archive: MadeArchive, retention: FixedRetention
+) -> None:
+    """A reader within the first segment: to hide a part of it deletes nothing, and its grace delays the rest."""
+    retention.needs = {"t-0": NeededFrom(5, "group g", overdue=False)}
+    assert run(archive, retention).found.candidates == []
+    assert start_of(archive) == 0
+    retention.needs = {"t-0": NeededFrom(15, "group g", overdue=False)}
+    run(archive, retention)
+    assert start_of(archive) == 15
+
+
 def test_a_run_does_not_pass_a_hole_that_can_be_repaired(archive: MadeArchive) -> None:
     """What is due ends at 50, and [50, 90) is lost: verify still reports the loss afterwards."""
     size = ship(archive, "t", 0, 100)
