@@ -237,7 +237,7 @@ def check(
             _check_cluster(archive)
         except QueryError as error:  # before the first agent of the first cluster it is no mistake
             is_wrong = any(find_clusters(store).ids for store in archive.stores)
-            one = Check("cluster", Verdict.ERROR if is_wrong else Verdict.WARNING, str(error))
+            one = Check(Verdict.ERROR if is_wrong else Verdict.WARNING, "cluster", str(error))
             found.append((", ".join(store.location for store in archive.stores), one))
         except (AccessDenied, CorruptData, NewerFormat):
             pass  # the checks name the right, and read the layout

@@ -76,14 +76,17 @@ class Check:
     """The result of one check.
 
     Attributes:
-        name: of the check; several results can have one name.
         verdict: a run must not begin after an error.
+        name: of the check; several results can have one name.
         text: what was found and, unless it is fine, what to do.
     """
 
-    name: str
     verdict: Verdict
+    name: str
     text: str
+
+
+_ok, _warning, _error = (partial(Check, verdict) for verdict in Verdict)
 
 
 def run_checks(store: ObjectStore, keys: ClusterKeys, tags: frozenset[tuple[str, str]] = frozenset()) -> list[Check]:
@@ -105,18 +108,6 @@ def run_checks(store: ObjectStore, keys: ClusterKeys, tags: frozenset[tuple[str,
     except AccessDenied as denied:
         rules = denied
     return [*found, *_protection(store, rules, keys, tags), *_lifecycle(rules, keys, tags)]
-
-
-def _ok(name: str, text: str) -> Check:
-    return Check(name, Verdict.OK, text)
-
-
-def _warning(name: str, text: str) -> Check:
-    return Check(name, Verdict.WARNING, text)
-
-
-def _error(name: str, text: str) -> Check:
-    return Check(name, Verdict.ERROR, text)
 
 
 def _reads(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
