@@ -142,7 +142,7 @@ def test_an_election_after_a_killed_run_keeps_the_new_segments(make: Callable[[]
         for _ in range(2):
             later(made, GRACE)
             collect(made, keep_last(4, size_of_one()))
-            assert start_of(made) in {start, max(start, 40)}
+            assert start_of(made) in {start, 40}  # what is hidden and not released shows again
             assert len([name for name in names(made) if ".e2." in name]) == len(range(offset, 80, 10)), at
 
 
