@@ -84,7 +84,7 @@ def _read(work: Work, keys: PartitionKeys) -> Ended:
     groups = of_agents(keys, work.store.list(keys.prefix))
     stored = read_log_start(work.store, keys.log_start)
     commit, etag = read_commit(work.store, keys)
-    copy = work.read_copy(keys)
+    copy = work.read_copy(keys, stored)
     if commit is not None and not isinstance(commit, Commit):
         raise LeftOut(
             f"{keys.commit} is of the Java uploader, which ships a later topic of that name to the same keys: if none "

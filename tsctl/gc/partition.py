@@ -79,9 +79,13 @@ class Work:
         """Return whether the store has a copy of the `log.start` of a partition."""
         return self.cluster.log_start_copy(keys) in self.copies
 
-    def read_copy(self, keys: PartitionKeys) -> StoredLogStart | None:
+    def read_copy(self, keys: PartitionKeys, stored: StoredLogStart | None) -> StoredLogStart | None:
         """Return the copy; None without one. It raises as `read_log_start`."""
-        return read_log_start(self.store, self.cluster.log_start_copy(keys)) if self.has_copy(keys) else None
+        # The listing of the copies is as old as the run. Meanwhile another run can have hidden, and released.
+        was_written = stored is not None and (stored.content.floor, stored.content.since) != (None, None)
+        if not (was_written or self.has_copy(keys)):
+            return None
+        return read_log_start(self.store, self.cluster.log_start_copy(keys))
 
     def writer(self) -> str:
         """Return a new `writtenBy` of this run."""
@@ -260,7 +264,7 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
             return None
         commit, log_start = _agreed(keys, commit, log_start)
         is_settled = _is_settled(keys, log_start.content, listed)
-        copy = None if is_settled else work.read_copy(keys)
+        copy = None if is_settled else work.read_copy(keys, log_start)
         view = open_view(store, replace(catalog, commit=commit, commit_etag=etag, stored_log_start=log_start))
         needed = None if rule is None else work.retention.needed(keys)
         floor = _floor(log_start.content, None if copy is None else copy.content, view)
@@ -276,7 +280,7 @@ def examine(work: Work, keys: PartitionKeys, *, is_kept: bool = False) -> Partit
         compacted = rule is None or rule.compacted
         partition = Partition(keys, listed, log_start, commit, copy, view, floor, find, find(view), compacted)
         if is_settled and (partition.target > partition.start or partition.removable(floor, work.now)):
-            copy = work.read_copy(keys)
+            copy = work.read_copy(keys, log_start)
             floor = _floor(log_start.content, None if copy is None else copy.content, view)
             partition = replace(partition, copy=copy, floor=floor)
     except ObjectNotFound as error:

@@ -1,7 +1,7 @@
 """The table of retention: what shows again, what a deletion trusts, and when its grace begins."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from ts_common.archive.catalog import read_log_start
 from ts_common.archive.commit import Lineage, LogStart, encode_log_start
 from ts_common.archive.metadata_cache import encode_cache_object
 from ts_common.archive.object_keys import SegmentName
-from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, ObjectStream
+from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.due import Rule
 from tsctl.gc.retention import NeededFrom, Why
@@ -70,6 +70,30 @@ def test_a_hold_deletes_nothing_and_shows_what_is_hidden(
     assert (start_of(archive), bases(archive)) == (70, ALL)
     run(archive, retention, after=GRACE)
     assert bases(archive) == [70, 80, 90]
+
+
+def test_a_run_that_was_halted_for_a_grace_keeps_the_floor_of_another_run(
+    archive: MadeArchive, retention: FixedRetention
+) -> None:
+    """Both of its listings are from before: of the copies, and of the segments that the other run deleted since."""
+    keys = archive.partition("t")
+    named = [SegmentName(base) for base in ALL]
+    entries = [cache_entry(archive.store, name, archive.store.head(keys.segment(name))) for name in named]
+    cached = encode_cache_object(keys, entries)
+    archive.store.put(keys.cache_object(0), cached)
+
+    class Halted(WrappedStore):
+        def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+            found = list(self._inner.list(prefix, start_after=start_after))
+            if prefix == keys.prefix and bases(archive) == ALL:
+                run(archive, retention)
+                run(archive, retention, after=GRACE)
+                archive.store.put(keys.cache_object(0), cached)  # the ETags of this store have the times
+            return iter(found)
+
+    run_in(Halted(archive.store, threads=1), archive, retention)
+    assert bases(archive) == [70, 80, 90]
+    assert (content(archive).floor, content(archive, copy=True).floor) == (70, 70)
 
 
 @pytest.mark.parametrize("begin", [80, 50])
