@@ -63,7 +63,7 @@ class Rules(NamedTuple):
             case Do.READ_LOG_START:
                 return self._read_log_start(epoch, agent, store)
             case Do.RESTORE:
-                return self._restore(agent, store)
+                return self._restore(epoch, agent, store)
             case Do.GO_BACK | Do.COMMIT:
                 return self._commit(agent, store)
             case Do.WRITE_LOG_START:
@@ -111,11 +111,11 @@ class Rules(NamedTuple):
         living = (offset for offset in range(commit.next) if lives(store.segments, commit.epochs, offset))
         return LogStart(next(living, commit.next), commit.lineage)
 
-    def _restore(self, agent: Agent, store: Store) -> Step:
+    def _restore(self, epoch: int, agent: Agent, store: Store) -> Step:
         if store.log_start is not None or agent.log_start is None:
             return Step("PUT log.start: refused", store, self._again(agent))
         put = store._replace(log_start=agent.log_start, is_old=False)
-        return Step(f"PUT log.start: {agent.log_start} (was lost)", put, self._again(agent))
+        return Step(f"PUT log.start: {agent.log_start} (was lost)", put, self._follow(epoch, agent))
 
     def _steps_back(self, epoch: int, log_start: LogStart | None) -> bool:
         later = log_start is not None and lineage_epoch(log_start.lineage) > epoch
@@ -135,7 +135,7 @@ class Rules(NamedTuple):
         if Habit.HEEDS_ABOVE_HIGHEST in self.habits and commit.lineage and log_start and lineage != commit.lineage:
             made_late |= log_start.offset > commit.lineage.highest
         if back_to < commit.next or (made_late and commit == agent.replaces):
-            return self._back(epoch, agent, back_to, heeds_log_start=made_late)
+            return self._back(epoch, agent, back_to)
         if commit != agent.replaces:
             return agent._replace(do=Do.COMMIT)
         if commit.lineage == lineage:
@@ -149,21 +149,20 @@ class Rules(NamedTuple):
         log = self.history[agent.seen].log
         return shared_end(epochs, end, log) if epochs else min(end, log.end)
 
-    def _back(self, epoch: int, agent: Agent, back_to: int, *, heeds_log_start: bool) -> Agent:
+    def _back(self, epoch: int, agent: Agent, back_to: int) -> Agent:
         """Go back: the commit with a new lineage is written first.
 
         Args:
             epoch: the leader's.
             agent: with the commit that was read, or rebuilt.
             back_to: D.
-            heeds_log_start: the third element is not below those of `log.start`.
         """
         commit, log_start = agent.commit, agent.log_start
         assert commit is not None
         highest = [commit.lineage.highest if commit.lineage else 0]
         if Clause.HIGHEST_NEXT in self.clauses:
             highest.append(commit.next)
-        if log_start and (heeds_log_start or Clause.HIGHEST_NEXT not in self.clauses):
+        if log_start:
             highest += [log_start.offset, log_start.lineage.highest if log_start.lineage else 0]
         epochs = tuple(pair for pair in commit.epochs if pair[1] < back_to)
         lineage = Lineage(epoch, back_to, max(highest))
@@ -174,15 +173,14 @@ class Rules(NamedTuple):
     def _find_start(self, epoch: int, agent: Agent, store: Store) -> Step:
         log = self.history[agent.seen].log
         if store.log_start is None:
-            number = min((segment.base for segment in store.segments), default=log.start)
-            put = LogStart(number, None)
-            if store.copy is not None and store.segments and Clause.COPY in self.clauses:
-                number = store.copy.offset
-                put = LogStart(number, store.copy.lineage, store.copy.floor, 0, FRESH)
-            # Without a commit another agent may have shipped meanwhile, and its commit be lost: that one is rebuilt.
-            do = Do.REBUILD if agent.replaces is None else Do.TAKE_OVER
-            over = agent._replace(do=do, log_start=put)
-            written = store._replace(log_start=put, is_old=False, reclaimed=number)
+            put = LogStart(min((segment.base for segment in store.segments), default=log.start), None)
+            # Where nothing is archived another agent may ship meanwhile, and its commit be lost: that one is rebuilt.
+            do = Do.TAKE_OVER if agent.replaces or store.segments else Do.REBUILD
+            if agent.replaces is None and store.copy is not None and store.segments and Clause.COPY in self.clauses:
+                copy, do = store.copy, Do.REBUILD
+                put = LogStart(copy.offset, copy.lineage, copy.floor, 0, FRESH)
+            over = STEPPED_BACK if self._steps_back(epoch, put) else agent._replace(do=do, log_start=put)
+            written = store._replace(log_start=put, is_old=False, reclaimed=put.offset)
             return Step(f"PUT log.start: {put} (was absent)", written, over)
         if self._steps_back(epoch, store.log_start):
             return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
@@ -209,10 +207,12 @@ class Rules(NamedTuple):
                 break
         if log_start.offset > log.start:
             back_to = min(back_to, log.start)
+        if Habit.COUNTS_OWN_NAMES in self.habits and log_start.lineage is not None:
+            back_to = _own_end(store, epochs, back_to, log_start.lineage)
         highest = max(segment.end for segment in store.segments)
         rebuilt = agent._replace(commit=Commit(highest, 0, epochs, log_start.lineage, 0))
         label = f"list and walk: next {end} epochs {listed(epochs)}, D {back_to}"
-        return Step(label, store, self._back(epoch, rebuilt, back_to, heeds_log_start=True))
+        return Step(label, store, self._back(epoch, rebuilt, back_to))
 
     def _start_empty(self, epoch: int, agent: Agent, store: Store) -> Step:
         """Nothing is archived: begin where `log.start` is, or at the lowest base that this leader holds below it."""
@@ -223,7 +223,7 @@ class Rules(NamedTuple):
             return Step("list: empty", store, self._follow(epoch, begun))
         if Clause.EMPTY_GOES_BACK in self.clauses:
             label = "list: empty; log.start lies above the lowest base"
-            return Step(label, store, self._back(epoch, begun, log.start, heeds_log_start=True))
+            return Step(label, store, self._back(epoch, begun, log.start))
         if store.log_start != log_start:
             return Step("PUT log.start: refused", store, self._again(agent))
         lowered = LogStart(log.start, log_start.lineage)
@@ -241,14 +241,19 @@ class Rules(NamedTuple):
         assert draft is not None
         if store.commit != agent.replaces:
             return Step("PUT offset.wm: refused", store, self._again(agent))
-        commit = draft._replace(nonce=store.nonces + 1)
+        commit = draft._replace(nonce=FRESH)
         if not going_back:
             self._check_epochs(commit, agent)
-        reclaimed = min(store.reclaimed, commit.next) if going_back else store.reclaimed
-        written = store._replace(commit=commit, nonces=store.nonces + 1, reclaimed=reclaimed)
-        lineage = agent.log_start.lineage if agent.log_start else None
+        is_other = agent.log_start is None or agent.log_start.lineage != commit.lineage
+        reclaimed = store.reclaimed
+        if going_back and is_other:
+            reclaimed = min(reclaimed, commit.next)
+        elif going_back and agent.log_start:
+            # An equal lineage is of the same log: what the policy released there stays so.
+            reclaimed = max(reclaimed, agent.log_start.offset)
+        written = store._replace(commit=commit, reclaimed=reclaimed)
         after = agent._replace(do=Do.SHIP, commit=commit, replaces=None)
-        if going_back or lineage != commit.lineage:
+        if is_other:
             after = self._write_next(after)
         label = f"PUT offset.wm: {'goes back, ' if going_back else ''}{commit}"
         return Step(label, written, after)
@@ -280,11 +285,12 @@ class Rules(NamedTuple):
         start, floor = min(read.offset, held), read.floor
         if Clause.AGENT_CARRIES_FLOOR not in self.clauses:
             floor = 0
-        if floor is None or Habit.DROPS_FLOOR in self.habits:
+        if Habit.DROPS_FLOOR in self.habits:
             return LogStart(start, commit.lineage)
-        if Clause.AGENT_LOWERS_FLOOR in self.clauses:
+        if floor is not None and Clause.AGENT_LOWERS_FLOOR in self.clauses:
             floor = min(floor, start)
-        return LogStart(start, commit.lineage, floor, read.since, FRESH)
+        since = 0 if floor == start else read.since
+        return LogStart(start, commit.lineage, floor, since, FRESH if floor is not None or since else 0)
 
     def _write_log_start(self, agent: Agent, store: Store) -> Step:
         """Protocol rule 5: on the ETag that was read."""
@@ -322,11 +328,18 @@ class Rules(NamedTuple):
         by = epoch if Clause.VARIANT_BY_LEADER in self.clauses else records[0]
         variant = Segment(base, by, records)
         if commit.lineage is not None and base < commit.lineage.highest:
-            return variant
+            return variant._replace(lineage=commit.lineage) if Clause.VARIANT_OF_LINEAGE in self.clauses else variant
         taken = next((other for other in store.segments if (other.base, other.variant) == (base, None)), None)
         if taken is None:
             return Segment(base, None, records)
         return None if taken.records[: len(records)] == records else variant
+
+
+def _own_end(store: Store, epochs: Epochs, end: int, lineage: Lineage) -> int:
+    """Where a walk first finds a record under names of former lineages only, which a deletion may still remove."""
+    own = frozenset(segment for segment in store.segments if segment.lineage == lineage)
+    offsets = range(lineage.offset, min(end, lineage.highest))
+    return next((offset for offset in offsets if not lives(own, epochs, offset)), end)
 
 
 def _moved_on(agent: Agent, epoch: int, log: Log, start: int, end: int, store: Store) -> Commit:

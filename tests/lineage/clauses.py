@@ -31,15 +31,23 @@ class Clause(Described):
     )
     PLAN_EPOCH = (
         "planepoch",
-        """Retention rule 3: nothing is deleted whose variant name or whose batches bear an epoch above the commit's.
-        Without it, C2 (S3): a listing has a variant that the next leader shipped and did not commit yet. That leader
-        goes back, finds the name taken, commits it, and the collector deletes it.""",
+        """Retention rule 3: nothing is deleted whose variant name or whose batches bear an epoch above the
+        commit's. It counts for names that earlier releases wrote, without VARIANT_OF_LINEAGE. Without it, C2
+        (R2): a listing has a variant that the next leader shipped and did not commit yet. That leader goes
+        back, finds the name taken, commits it, and the collector deletes it.""",
     )
     VARIANT_BY_LEADER = (
         "vleader",
-        """Protocol rule 6: the epoch in a variant's name is the leader epoch of its agent, never that of a batch.
-        Without it, C3 (S3): a dead line's variant is in a collector's listing. The broker of that line leads again,
-        ships equal bytes under the equal name, counts that as done, and the collector deletes it.""",
+        """Protocol rule 6: the epoch in a variant's name is the leader epoch of its agent, never that of a
+        batch. It counts for names that earlier releases wrote, without VARIANT_OF_LINEAGE. Without it, C3
+        (R2): a dead line's variant is in a collector's listing. The broker of that line leads again, ships
+        equal bytes under the equal name, counts that as done, and the collector deletes it.""",
+    )
+    VARIANT_OF_LINEAGE = (
+        "vlineage",
+        """Protocol rule 6: below a lineage's third element the CRC in a variant's name covers the lineage too.
+        Without it (R2): two lineages of one epoch. A variant of the first is in a collector's listing. The agent ships
+        equal bytes in the second, counts the name as done, and the collector deletes it.""",
     )
     REBUILT_GOES_BACK = (
         "rebuildnew",
@@ -90,6 +98,12 @@ class Clause(Described):
         """Retention rule 2: the floor that counts is at most that of the copy, or what the stored run shows.
         Without it (R2): with an agent's rights, a forged floor makes the collector delete inside the grace.""",
     )
+    INFERRED_UNKNOWN = (
+        "inferred",
+        """Retention rule 2: a floor that no copy proves stays unknown if segments are below it.
+        Without it (R3): a hole that is filled later makes an inferred floor count, and a hold does not show what is
+        stored below.""",
+    )
     LEFTOVERS_WAIT = (
         "leftovers",
         """Retention rule 3: what a killed run left goes once `log.start` and the copy are a grace old.
@@ -114,6 +128,13 @@ class Clause(Described):
         "copy",
         """Retention rule 1: a copy of `log.start` is kept where agents may not write.
         Without it: a lost `log.start` is restored below what a deletion in progress removes.""",
+    )
+    COPY_IS_READ = (
+        "copyread",
+        """Retention rule 2: if `log.start` has a floor or `since`, a run reads the copy also if its listing of the
+        copies, which can be older, lacks it.
+        Without it (R2): a run that was halted for a grace takes the floor from its listing, and shows what another
+        collector has released since.""",
     )
     COPY_BEFORE_FLOOR = (
         "copyfirst",
@@ -160,6 +181,9 @@ class Habit(StrEnum):
 
     ANNOUNCES = "a leader that may go on commits in its own epoch before it ships"
     HEEDS_LATER_RECORDS = "an agent that rebuilds a commit steps back from an object of a leader epoch above its own"
+    COUNTS_OWN_NAMES = (
+        "an agent that rebuilds a commit counts only names of the lineage of log.start from its D to its third element"
+    )
     HEEDS_ABOVE_HIGHEST = "a leader also goes back where log.start of an older lineage lies above the third element"
     SKIPS_LOG_START = (
         "a leader that lost nothing does not read the number in log.start where neither it nor the commit has a lineage"

@@ -1,6 +1,6 @@
 """The model: which states follow a state, and what must be so in each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from tests.lineage.agent import BEGIN, STEPPED_BACK, Rules, Step
@@ -24,6 +24,7 @@ from tests.lineage.state import (
     Collector,
     Commit,
     Do,
+    JavaCommit,
     LogStart,
     Read,
     Reader,
@@ -35,6 +36,8 @@ from tests.lineage.state import (
 )
 
 _SETTLES_WITHIN = 60
+_WRITTEN = {Do.SHIP, Do.COMMIT}
+_WITHOUT_WRITES = {Collect.LIST, Collect.READ_LOG_START, Collect.LIST_LATE, Collect.DELETE}
 
 
 class Model:
@@ -60,25 +63,32 @@ class Model:
         self._looked = cache(self._uncached_looked)
 
     def start(self) -> State:
-        """Nothing is archived; or a Java uploader, or the first leader's agent, shipped all that leader closed."""
+        """Nothing is archived; or a Java uploader, or a leader's agent, shipped all that its leader closed."""
         scenario = self.scenario
-        first, agent = scenario.history[0], BEGIN
-        store = Store()
+        agents, store, passed = [BEGIN] * scenario.history[-1].epoch, Store(), scenario.shipped or 0
         if scenario.java_first:
-            store, agent = shipped_by_java(first.log), STEPPED_BACK
-        elif scenario.shipped:
-            _, store, agent = self._settle(0, store)
+            store, agents[0] = shipped_by_java(scenario.history[0].log), STEPPED_BACK
+        elif scenario.shipped is not None:
+            for moment in range(passed if scenario.late else 0, passed + 1):
+                _, store, agent = self._settle(moment, store)
             assert store.log_start is not None
             released = max(scenario.begins, scenario.copy.offset if scenario.copy else 0)
             begun = store.log_start._replace(offset=scenario.begins)
-            store = store._replace(log_start=begun, copy=scenario.copy, reclaimed=released)
-            agent = agent._replace(log_start=store.log_start)
+            lost = frozenset(each for each in store.segments if each.base == scenario.lacks)
+            store = store._replace(log_start=begun, segments=store.segments - lost, reclaimed=released)
+            if scenario.copy:
+                store = store._replace(copy=scenario.copy, released=scenario.copy.offset)
+            agents[scenario.history[passed].epoch - 1] = agent._replace(log_start=store.log_start)
+        if scenario.late is Do.COMMIT:
+            agents[0] = Agent(Do.COMMIT, 0, Commit(0, 1, (), None, 0), LogStart(0, None))
+        elif scenario.late is Do.FIND_START:
+            agents[0] = Agent(Do.FIND_START)
         store = store._replace(hidden=(0,) * max(moment.log.end for moment in scenario.history))
         return _numbered(
             State(
-                moment=0,
+                moment=passed,
                 store=_seen(store),
-                agents=(agent, *(BEGIN,) * (scenario.history[-1].epoch - 1)),
+                agents=tuple(agents),
                 collectors=tuple(Collector(Collect.LIST, runs) for runs in scenario.runs),
                 held=False,
                 reader=Reader(Read.COMMIT, 1) if scenario.reader else None,
@@ -96,7 +106,20 @@ class Model:
             before, now = state.store.log_start, after.store.log_start
             if before and now and lineage_epoch(now.lineage) < lineage_epoch(before.lineage):
                 raise Violation(Property.S5, f"{label}, was {before}")
-            yield label, _numbered(after._replace(store=_seen(after.store)))
+            yield label, _numbered(self._without_spent(after._replace(store=_seen(after.store))))
+
+    def _without_spent(self, state: State) -> State:
+        """Return a state where agents of former epochs that can do nothing more have stepped back."""
+        moment, store, agents = state.moment, state.store, state.agents
+        former = self.scenario.history[moment].epoch - 1
+        spent = [
+            each == BEGIN or (each.do == Do.SHIP and self._agent_step(number + 1, moment, each, store) is None)
+            for number, each in enumerate(agents[:former])
+        ]
+        if not any(spent):
+            return state
+        left = (STEPPED_BACK if is_spent else each for is_spent, each in zip(spent, agents, strict=False))
+        return state._replace(agents=(*left, *agents[former:]))
 
     def _following(self, state: State) -> Iterator[tuple[str, State]]:
         moment, store, agents, collectors, held, reader, faults = state
@@ -176,7 +199,12 @@ class Model:
 
     def _check_floor(self, store: Store) -> None:
         """Check R1, and R3 below the start."""
-        log_start, commit = store.log_start, store.commit
+        log_start, commit, copy = store.log_start, store.commit, store.copy
+        if copy is not None and copy.floor is not None and isinstance(commit, Commit):
+            below = range(store.released, min(copy.floor, commit.next))
+            kept = [offset for offset in below if lives(store.segments, commit.epochs, offset)]
+            if kept:
+                raise Violation(Property.R3, f"the copy {copy}, but {kept} are stored and were not released")
         if log_start is None or log_start.floor is None:
             return
         if log_start.floor > log_start.offset:
@@ -242,25 +270,45 @@ def _seen(store: Store) -> Store:
 
 def _numbered(state: State) -> State:
     """Return a state whose writes are numbered in one order, so that equal states are equal."""
-    numbers = {0: 0}
+    written, nonces = {0: 0}, {0: 0}
 
     def of(content: LogStart | None) -> LogStart | None:
-        if content is None or not (content.since or content.written):
-            return content
-        since, written = (numbers.setdefault(each, len(numbers)) for each in (content.since, content.written))
-        return content._replace(since=since, written=written)
+        if content is None:
+            return None
+        offset, lineage, floor, since, by = content
+        numbers = written.setdefault(since, len(written)), written.setdefault(by, len(written))
+        return content if numbers == (since, by) else LogStart(offset, lineage, floor, *numbers)
 
-    store = state.store
-    store = store._replace(log_start=of(store.log_start), copy=of(store.copy))
-    agents = tuple(agent._replace(log_start=of(agent.log_start)) for agent in state.agents)
-    collectors = tuple(
-        each._replace(
-            log_start=of(each.log_start),
-            copy=of(each.copy),
-            first=of(each.first),
-            next=of(each.next),
-            last=of(each.last),
-        )
-        for each in state.collectors
+    def of_commit(commit: Commit | JavaCommit | None) -> Commit | JavaCommit | None:
+        if not isinstance(commit, Commit):
+            return commit
+        number = nonces.setdefault(commit.nonce, len(nonces))
+        return commit if number == commit.nonce else commit._replace(nonce=number)
+
+    store, reader = state.store, state.reader
+    marks = of_commit(store.commit), of(store.log_start), of(store.copy)
+    if marks != store[:3]:
+        store = store._replace(commit=marks[0], log_start=marks[1], copy=marks[2])
+    agents = []
+    for agent in state.agents:
+        do, seen, commit, log_start, replaces = agent
+        if log_start and do in _WRITTEN and commit and commit.lineage == log_start.lineage:
+            log_start = LogStart(log_start.offset, log_start.lineage)  # it is not written again
+        numbered = do, seen, of_commit(commit), of(log_start), of_commit(replaces)
+        agents.append(agent if numbered == agent else Agent(*numbered))  # type: ignore[arg-type]
+    collectors = tuple(_numbered_collector(each, of) for each in state.collectors)
+    if reader is not None and reader.commit is not None:
+        reader = reader._replace(commit=of_commit(reader.commit))
+    return State(state.moment, store, tuple(agents), collectors, state.held, reader, state.faults)
+
+
+def _numbered_collector(collector: Collector, of: Callable[[LogStart | None], LogStart | None]) -> Collector:
+    if collector.do in _WITHOUT_WRITES:
+        return collector
+    return collector._replace(
+        log_start=of(collector.log_start),
+        copy=of(collector.copy),
+        first=of(collector.first),
+        next=of(collector.next),
+        last=of(collector.last),
     )
-    return state._replace(store=store, agents=agents, collectors=collectors)

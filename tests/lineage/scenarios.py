@@ -1,14 +1,10 @@
-"""What happens to Kafka, and which faults, in each run of the model.
-
-A name that ends with `-` is the run without a reader and with one pass on a plan. Four runs exist only so: with a
-reader they have many millions of states.
-"""
+"""What happens to Kafka, and which faults, in each run of the model."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tests.lineage.kafka import Moment, history
-from tests.lineage.state import Faults, LogStart
+from tests.lineage.state import Do, Faults, LogStart
 
 _NONE = Faults()
 
@@ -24,20 +20,24 @@ class Scenario:
         runs: of each collector.
         faults: that may happen, at any point.
         java_first: a Java uploader shipped what the first leader closed, in place of its agent.
-        shipped: whether the first leader's agent has shipped all.
+        shipped: the last stage that has passed, each with its leader's agent alone; None: nothing is archived.
+        late: the operation that the agent of epoch 1 is late with, after it found no commit; None: none.
         begins: where `log.start` is then.
         copy: of `log.start`, then.
+        lacks: base of a segment that is lost then.
     """
 
     script: str
     rolls: tuple[int, int] = (1, 1)
-    reader: bool = True
+    reader: bool = False
     runs: tuple[int, ...] = (2,)
     faults: Faults = _NONE
     java_first: bool = False
-    shipped: bool = False
+    shipped: int | None = None
+    late: Do | None = None
     begins: int = 0
     copy: LogStart | None = None
+    lacks: int | None = None
 
     @cached_property
     def history(self) -> tuple[Moment, ...]:
@@ -49,83 +49,100 @@ class Scenario:
         """The script's."""
         return tuple(stage.strip() for stage in self.script.split("|"))
 
-    def without_reader(self) -> "Scenario":
-        """Return the same without a reader."""
-        return replace(self, reader=False)
+
+_FIRST = "elect=0 segment=1 fetch"
+_LOSSY = f"{_FIRST} | segment=1 | elect=1 segment=1 | segment=1"
+_THERE_AND_BACK = f"{_FIRST} segment=1 | elect=1 segment=1 | elect=0 segment=1"
+_TWO = "elect=0 segment=1 segment=1"
+_THREE = f"{_TWO} segment=1"
+_BACK = f"{_THREE} | elect=1 segment=1 segment=1"
 
 
-_LOSSY = "elect=0 segment=1 fetch segment=1 | elect=1 segment=1 | segment=1"
-_THERE_AND_BACK = "elect=0 segment=1 fetch segment=1 | elect=1 segment=1 | elect=0 segment=1"
-_SHORT_LOSSY = "elect=0 segment=1 fetch segment=1 | elect=1 segment=1"
-_LOST, _JAVA, _KILLED = Faults(losses=1), Faults(java=1), Faults(kills=1)
-
-SCENARIOS = {
-    # A clean election, and elections that lose records: all, some, within a segment, with local retention.
-    "clean": Scenario("elect=0 segment=1 segment=2 fetch | elect=1 segment=1", (2, 1)),
-    "unclean": Scenario("elect=0 segment=1 fetch segment=1 segment=1 | elect=1 segment=1 | segment=1"),
-    "empty": Scenario("elect=0 segment=1 segment=1 wipe=1 | elect=1 segment=1 | segment=1"),
-    "mid": Scenario("elect=0 segment=1 record fetch segment=2 | elect=1 segment=1 | segment=1", (2, 2)),
-    "trimmed": Scenario("elect=0 segment=1 segment=1 fetch retain=1 segment=1 | elect=1 segment=1 | segment=1"),
-    # A dead line leads again: nothing shared, one record shared, longer, two records a segment, the first line emptied.
-    "back-empty": Scenario("elect=0 segment=1 segment=1 | elect=1 segment=1 | elect=0 segment=1"),
-    "back": Scenario(_THERE_AND_BACK),
-    "back-long": Scenario(
-        "elect=0 segment=1 fetch segment=1 segment=1 | elect=1 segment=1 segment=1 | elect=0 segment=1"
-    ),
-    "back-two": Scenario("elect=0 segment=1 fetch segment=2 | elect=1 segment=1 | elect=0 segment=1", (2, 2)),
-    "back-wiped": Scenario(
-        "elect=0 segment=1 segment=1 fetch segment=1 | elect=1 segment=1 wipe=0 | elect=0 segment=1 segment=1"
-    ),
-    # Gaps.
-    "gap": Scenario("elect=0 segment=1 fetch segment=1 | segment=1 retain=0 retain=0 | elect=1 segment=1"),
-    "gap-wiped": Scenario(
-        "elect=0 segment=1 | fetch segment=1 segment=1 retain=0 | elect=1 segment=1 | wipe=0 elect=0 segment=1"
-    ),
-    # The commit is lost, or Java writes over it.
-    "lost": Scenario(_LOSSY, reader=False, faults=_LOST),
-    "lost-read": Scenario(_SHORT_LOSSY, faults=_LOST),
-    "lost-back": Scenario(_THERE_AND_BACK, reader=False, faults=_LOST),
-    "lost-back-once": Scenario(_THERE_AND_BACK, reader=False, runs=(1,), faults=_LOST),
-    "java": Scenario(_LOSSY, reader=False, faults=_JAVA),
-    "java-read": Scenario(_SHORT_LOSSY, faults=_JAVA),
-    "java-back": Scenario(_THERE_AND_BACK, reader=False, faults=_JAVA),
-    "java-first": Scenario(_LOSSY, reader=False, faults=_JAVA, java_first=True),
-    "java-first-back": Scenario(_THERE_AND_BACK, faults=_JAVA, java_first=True),
-    # An agent is killed; the collector runs three times.
-    "killed": Scenario(_LOSSY, reader=False, faults=_KILLED),
-    "plans": Scenario("elect=0 segment=1 fetch segment=2 | elect=1 segment=2", (2, 1), reader=False, runs=(3,)),
-    "plans-lossy": Scenario(_LOSSY, reader=False, runs=(3,)),
-}
-_THREE = "elect=0 segment=1 segment=1 segment=1"
-_BACK = "elect=0 segment=1 segment=1 segment=1 | elect=1 segment=1 segment=1"
+def _empty(script: str, **faults: int) -> Scenario:
+    """Nothing is archived, so the first leader's agent can be late with everything."""
+    return Scenario(script, faults=Faults(**faults))
 
 
 def _archive(script: str = _THREE, *runs: int, **faults: int) -> Scenario:
-    """An archive that is shipped, its collectors and faults, without a reader: the offsets that are hidden count."""
-    return Scenario(script, reader=False, runs=runs or (2, 2), shipped=True, faults=Faults(**faults))
+    """An archive that is shipped, its collectors and faults."""
+    return Scenario(script, runs=runs or (2,), shipped=0, faults=Faults(**faults))
 
 
-SCENARIOS |= {
-    # One election each, for every change.
-    "short-clean": Scenario("elect=0 segment=1 segment=1 fetch | elect=1 segment=1", reader=False),
-    "short-lossy": Scenario("elect=0 segment=1 segment=1 | elect=1 segment=1 segment=1", reader=False),
-    "short-lost": Scenario("elect=0 segment=1 segment=1 | elect=1 segment=1", reader=False, faults=_LOST),
-    "short-back": Scenario("elect=0 segment=1 segment=1 | elect=1 segment=1 | elect=0 segment=1", reader=False),
-    "short-read": Scenario("elect=0 segment=1 segment=1", (1, 1)),
+def _late(do: Do) -> Scenario:
+    """The agent of epoch 1 found no commit, and is two epochs late with what follows."""
+    script = "elect=0 | elect=0 segment=1 segment=1 | elect=1 segment=1 segment=1"
+    return replace(_archive(script, 1, losses=1), shipped=1, late=do)
+
+
+SCENARIOS = {
+    # The first elections of an archive: clean, lossy, with a lost commit, local retention; and a reader.
+    "short-clean": _empty(f"{_TWO} fetch | elect=1 segment=1"),
+    "short-lossy": _empty(f"{_TWO} | elect=1 segment=1 segment=1"),
+    "short-lost": _empty(f"{_TWO} | elect=1 segment=1", losses=1),
+    "short-read": replace(_empty(_TWO), reader=True),
+    "trimmed": _empty(f"{_TWO} fetch retain=1 segment=1 | elect=1 segment=1"),
+    "gap": _empty(f"{_FIRST} segment=1 | segment=1 retain=0 retain=0 | elect=1 segment=1"),
+    # Later elections: clean, and those that lose some records, all, or part of a segment; with a reader.
+    "clean": replace(_archive("elect=0 segment=1 | segment=2 fetch | elect=1 segment=1"), rolls=(2, 1)),
+    "unclean": _archive(f"{_FIRST} | segment=1 segment=1 | elect=1 segment=1 | segment=1"),
+    "emptied": _archive("elect=0 segment=1 | segment=1 wipe=1 | elect=1 segment=1 | segment=1"),
+    "mid": replace(_archive("elect=0 segment=1 record fetch segment=2 | elect=1 segment=1 | segment=1"), rolls=(2, 2)),
+    "read": replace(_archive(f"{_FIRST} segment=1 | elect=1 segment=1"), reader=True),
+    # A dead line leads again: nothing shared, one record shared, longer, two records a segment, the first line emptied.
+    "back-empty": _archive(f"{_TWO} | elect=1 segment=1 | elect=0 segment=1"),
+    "back": _archive(_THERE_AND_BACK),
+    "back-long": _archive(f"{_FIRST} segment=1 segment=1 | elect=1 segment=1 segment=1 | elect=0 segment=1"),
+    "back-two": replace(_archive(f"{_FIRST} segment=2 | elect=1 segment=1 | elect=0 segment=1"), rolls=(2, 2)),
+    "back-wiped": _archive(f"{_TWO} fetch segment=1 | elect=1 segment=1 wipe=0 | elect=0 segment=1 segment=1"),
+    "gap-wiped": _archive(
+        "elect=0 segment=1 | fetch segment=1 segment=1 retain=0 | elect=1 segment=1 | wipe=0 elect=0 segment=1"
+    ),
+    # A line whose variants a deletion lists leads again.
+    "variant-back": replace(_archive("elect=0 segment=1 | elect=1 segment=1 segment=1 | elect=0 | elect=1"), shipped=1),
+    # A second election goes back before an agent has written `log.start` of the first one's lineage.
+    "skipped": _archive(f"{_FIRST} segment=1 segment=1 | elect=1 segment=1 fetch segment=1 | elect=0 segment=1", 1),
+    # The commit is lost, or Java writes over it.
+    "lost": _archive(_LOSSY, losses=1),
+    "lost-read": replace(_archive(f"{_FIRST} segment=1 | elect=1 segment=1", losses=1), reader=True),
+    "lost-back": _archive(f"{_TWO} | elect=1 segment=1 | elect=0 segment=1", losses=1),
+    "lost-twice": _archive(_TWO, losses=2, kills=2),
+    "commit-lost": _archive(losses=1, kills=1),
+    "start-and-commit-lost": _archive(starts=1, losses=1, kills=1),
+    "java": _archive(_LOSSY, java=1),
+    "java-read": replace(_archive(f"{_FIRST} segment=1 | elect=1 segment=1", java=1), reader=True),
+    "java-back": _archive(_THERE_AND_BACK, java=1),
+    "java-first": replace(_empty(f"{_FIRST} segment=1 | elect=1 segment=1 | segment=1", java=1), java_first=True),
+    "java-first-back": replace(_empty(_THERE_AND_BACK, java=1), java_first=True),
+    # An agent two epochs late creates the commit that was lost: as of an empty archive, or rebuilt.
+    "created-late": _late(Do.COMMIT),
+    "rebuilt-late": _late(Do.FIND_START),
+    # The same, and the line that an election discarded leads again.
+    "limit": replace(
+        _archive(f"{_TWO} | elect=1 segment=1 segment=1 | elect=0 segment=1", losses=1), shipped=1, late=Do.COMMIT
+    ),
+    # A second lineage begins in one epoch: another one, one that seems older to a reader, and an equal one.
+    "one-epoch": replace(_archive("elect=0 segment=1 | elect=1 segment=1 segment=1", losses=1, kills=1), shipped=1),
+    "one-epoch-read": replace(
+        _archive("elect=0 segment=1 | elect=1 segment=1 segment=1 | segment=1 retain=1", losses=1),
+        shipped=1,
+        reader=True,
+    ),
+    "one-epoch-equal": replace(_archive(f"{_TWO} | elect=1 segment=1 segment=1", losses=1, kills=1), shipped=1),
+    # An agent is killed; collectors run three times, two at once, are killed; holds begin and end.
+    "killed": _archive(_LOSSY, kills=1),
+    "runs": replace(_archive(f"{_FIRST} segment=2 | elect=1 segment=2", 3), rolls=(2, 1)),
+    "runs-lossy": _archive(f"{_FIRST} segment=1 | elect=1 segment=1 | segment=1", 3),
+    "collector-killed": _archive(_THREE, 3, ends=2, holds=2),
     "two-collectors": _archive(_THREE, 2, 2, holds=2),
     "two-elections": _archive(_BACK, 2, 1),
+    # `log.start` is lost, forged, or by an older release; a copy of a deletion that a hold overtook; a late repair.
     "start-lost": _archive(_THREE, 2, 1, starts=1, holds=1),
-    "start-lost-back": _archive(_BACK, 2, starts=1),
+    "start-lost-back": _archive(_BACK, starts=1),
     "forged": _archive(_THREE, 3, forged=1, holds=1),
     "forged-after-a-hold": _archive(_THREE, 4, forged=1, holds=2, ends=1),
-    "commit-lost": _archive(_THREE, 2, losses=1, kills=1),
+    "older-release": replace(_archive(holds=2), begins=1),
+    "older-release-hole": replace(_archive(holds=1, repairs=1), begins=2, lacks=1),
+    "overtaken": replace(_archive(starts=1, holds=2), copy=LogStart(1, None, 1)),
     "repaired": _archive(_THREE, 3, repairs=1, holds=1),
-    "collector-killed": _archive(_THREE, 3, ends=2, holds=2),
-    "older-release": replace(_archive(_THREE, 2, holds=2), begins=1),
-    "overtaken": replace(_archive(_THREE, 2, starts=1, holds=2), copy=LogStart(1, None, 1)),
 }
-_WITHOUT_READER = {f"{name}-": run.without_reader() for name, run in SCENARIOS.items() if run.reader}
-for _vast in ("back-long", "back-two", "back-wiped", "gap-wiped"):
-    del SCENARIOS[_vast]
-SCENARIOS |= _WITHOUT_READER
 """By name."""

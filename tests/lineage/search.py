@@ -1,9 +1,13 @@
-"""Breadth first search of all states, so that the trace of a violation is a shortest one."""
+"""Breadth first search of all states, so that the trace of a violation is a shortest one.
 
-from collections import deque
-from collections.abc import Iterator
+A state is kept as one number: the numbers of its fields, each different value of a field kept once.
+"""
+
+from array import array
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
 
 from tests.lineage.clauses import Violation
 
@@ -35,7 +39,7 @@ class Result:
         return "\n    ".join(lines)
 
 
-S = TypeVar("S")
+S = TypeVar("S", bound=tuple[Hashable, ...])
 
 
 class Searched(Protocol[S]):
@@ -51,6 +55,41 @@ class Searched(Protocol[S]):
         """Raise a violation of a property by a state."""
 
 
+class _Packing(Generic[S]):
+    """Turns states into numbers and back."""
+
+    BITS = 28
+
+    def __init__(self, first: S) -> None:
+        self._of: Callable[..., S] = type(first)
+        self._numbers: list[dict[Hashable, int]] = [{} for _ in first]
+        self._values: list[list[Hashable]] = [[] for _ in first]
+
+    def pack(self, state: S) -> int:
+        """Return the number of a state.
+
+        Raises:
+            OverflowError: a field has too many values.
+        """
+        packed = 0
+        for value, numbers, values in zip(state, self._numbers, self._values, strict=True):
+            number = numbers.setdefault(value, len(values))
+            if number == len(values):
+                values.append(value)
+            packed = packed << self.BITS | number
+        if len(values) >> self.BITS:
+            raise OverflowError(f"a field has {len(values)} values")
+        return packed
+
+    def unpack(self, packed: int) -> S:
+        """Return the state of a number."""
+        fields = list[Hashable]()
+        for values in reversed(self._values):
+            fields.append(values[packed & (1 << self.BITS) - 1])
+            packed >>= self.BITS
+        return self._of(*reversed(fields))
+
+
 def search(model: Searched[S], limit: int | None = None) -> Result:
     """All states of a model, or those up to the first violation.
 
@@ -59,26 +98,33 @@ def search(model: Searched[S], limit: int | None = None) -> Result:
         limit: end, incomplete, when more states are found.
     """
     start = model.start()
-    found_from: dict[S, tuple[S, str] | None] = {start: None}
-    waiting = deque([start])
-    while waiting:
-        state = waiting.popleft()
+    packing = _Packing(start)
+    states, parents = [packing.pack(start)], array("L", [0])
+    found = set(states)
+    at = 0
+    while at < len(states):
+        state = packing.unpack(states[at])
         try:
             model.check(state)
-            for label, after in model.following(state):
-                if after not in found_from:
-                    found_from[after] = state, label
-                    waiting.append(after)
+            for _, after in model.following(state):
+                packed = packing.pack(after)
+                if packed not in found:
+                    found.add(packed)
+                    states.append(packed)
+                    parents.append(at)
         except Violation as violation:
-            return Result(len(found_from), violation, _trace(found_from, state), complete=False)
-        if limit is not None and len(found_from) > limit:
-            return Result(len(found_from), None, (), complete=False)
-    return Result(len(found_from), None, (), complete=True)
+            way = [at]
+            while way[-1]:
+                way.append(parents[way[-1]])
+            trace = _labels(model, [packing.unpack(states[each]) for each in reversed(way)])
+            return Result(len(found), violation, trace, complete=False)
+        if limit is not None and len(found) > limit:
+            return Result(len(found), None, (), complete=False)
+        at += 1
+    return Result(len(found), None, (), complete=True)
 
 
-def _trace(found_from: dict[S, tuple[S, str] | None], state: S) -> tuple[str, ...]:
-    labels = []
-    while (step := found_from[state]) is not None:
-        state, label = step
-        labels.append(label)
-    return tuple(reversed(labels))
+def _labels(model: Searched[S], way: list[S]) -> tuple[str, ...]:
+    """Return the label of each step of a way."""
+    steps = pairwise(way)
+    return tuple(next(label for label, after in model.following(state) if after == then) for state, then in steps)

@@ -75,11 +75,13 @@ class Segment(NamedTuple):
         base: of its name.
         variant: the leader epoch in a variant's name; None of a plain name.
         records: the leader epoch of each record.
+        lineage: that the CRC in a variant's name covers too; None above its `highest`.
     """
 
     base: int
     variant: int | None
     records: tuple[int, ...]
+    lineage: Lineage | None = None
 
     @property
     def end(self) -> int:
@@ -93,7 +95,8 @@ class Segment(NamedTuple):
 
     def __str__(self) -> str:
         variant = "" if self.variant is None else f".e{self.variant}"
-        return f"{self.base}{variant}.log (epochs {' '.join(map(str, self.records))})"
+        epochs = " ".join(map(str, self.records))
+        return f"{self.base}{variant}.log (epochs {epochs}{of_lineage(self.lineage)})"
 
 
 class Store(NamedTuple):
@@ -104,8 +107,9 @@ class Store(NamedTuple):
         is_old: whether the store has had this `log.start` for a grace; `is_copy_old` is the same of the copy.
         hidden: of each offset: 0 if readers see it, 1 if they do not, 2 if they have not for a grace.
         gaps: offsets of gap records.
-        nonces: the number of commits written.
+        nonces: the number of commits written; 0 where the model numbers them again after each step.
         reclaimed: the greatest `log.start` that the retention policy could write in the live line.
+        released: the greatest offset that a collector raised a floor to, because what is below was due.
     """
 
     commit: Commit | JavaCommit | None = None
@@ -118,6 +122,7 @@ class Store(NamedTuple):
     gaps: frozenset[int] = frozenset()
     nonces: int = 0
     reclaimed: int = 0
+    released: int = 0
 
 
 class Do(StrEnum):
@@ -174,7 +179,9 @@ class Collector(NamedTuple):
 
     Attributes:
         runs: how many it may still do, this one included.
-        listed: the objects by its listing.
+        listed: the objects by its listing; once it has decided, those that it deletes.
+        gaps: offsets of gap records, by its listing.
+        knows_copy: whether the copy existed when it listed.
         log_start: as read or written, later on.
         was_old: whether that was a grace old.
         commit: as read.
@@ -182,12 +189,14 @@ class Collector(NamedTuple):
         first: what it writes to the copy before `log.start`; None for nothing.
         next: what it writes to `log.start`; None for nothing.
         last: what it writes to the copy at the end; None for nothing.
-        below: it deletes what ends there or below.
+        below: it deletes what ends there or below; 0 for nothing.
     """
 
     do: Collect
     runs: int
     listed: frozenset[Segment] = frozenset()
+    gaps: frozenset[int] = frozenset()
+    knows_copy: bool = False
     log_start: LogStart | None = None
     was_old: bool = False
     commit: Commit | None = None
@@ -293,11 +302,13 @@ def continued(epochs: Epochs, log: Log, start: int, end: int) -> Epochs:
 
 @cache
 def lives(segments: frozenset[Segment], epochs: Epochs, offset: int) -> bool:
-    """Whether a copy of the record at `offset` bears the epoch that the list gives it."""
-    epoch = epoch_at(epochs, offset)
-    return any(
-        segment.base <= offset < segment.end and segment.records[offset - segment.base] == epoch for segment in segments
-    )
+    """Whether a copy of the record at `offset` bears the epoch that the list gives it, or none that differs below it.
+
+    Below the first pair an epoch differs only if it is later than that pair's (reading rule 2).
+    """
+    epoch, first = epoch_at(epochs, offset), epochs[0][0] if epochs else 0
+    found = (each.records[offset - each.base] for each in segments if each.base <= offset < each.end)
+    return any(each <= first if epoch is None else each == epoch for each in found)
 
 
 def first_hole(store: Store, epochs: Epochs, start: int, end: int) -> int | None:
