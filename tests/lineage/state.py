@@ -255,7 +255,7 @@ class Faults(NamedTuple):
 
 
 class State(NamedTuple):
-    """All of it; `moment` is an index into Kafka's history, `agents` are those of epochs 1, 2, 3."""
+    """All of it; `moment` is an index into Kafka's history, `agents` are those of the epochs from 1 on."""
 
     moment: int
     store: Store

@@ -189,18 +189,6 @@ def test_what_the_rules_leave_open_changes_nothing(name: str, habits: frozenset[
     assert_holds(name, habits)
 
 
-@pytest.mark.full
-@pytest.mark.timeout(7200)
-def test_an_agent_that_persists_while_late_steps_back_from_later_objects() -> None:
-    """Next to a Java uploader it would rebuild under a lower epoch, and a late plan would delete what it ships."""
-    persists = frozenset({Habit.PERSISTS})
-    result = search(Model(SCENARIOS["java-first-back"], habits=persists))
-    assert result.violation is not None, result
-    assert result.violation.broken == Property.S1, result
-    assert "agent 2: PUT 1.e2.log (epochs 2): taken, done" in result.trace, result
-    assert_holds("java-first-back", persists | {Habit.HEEDS_LATER_RECORDS})
-
-
 def test_the_agents_own_comparison_of_epochs_is_the_models() -> None:
     """`EpochHistory.shared_end` gives the model's D for every pair of short lists that it answers."""
     lists: list[Epochs] = [
