@@ -87,10 +87,6 @@ class Rules(NamedTuple):
     def _read_log_start(self, epoch: int, agent: Agent, store: Store) -> Step:
         if self._steps_back(epoch, store.log_start):
             return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
-        if Habit.SKIPS_LOG_START in self.habits and store.log_start and agent.commit:
-            follows = self._follow(epoch, agent)  # as without a commit
-            if (store.log_start.lineage, agent.commit.lineage) == (None, None) and follows.do != Do.GO_BACK:
-                return Step("list: log.start has no second line", store, follows)
         agent = agent._replace(log_start=store.log_start)
         if store.log_start is None:
             assert agent.commit is not None

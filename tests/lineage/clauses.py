@@ -185,9 +185,6 @@ class Habit(StrEnum):
         "an agent that rebuilds a commit counts only names of the lineage of log.start from its D to its third element"
     )
     HEEDS_ABOVE_HIGHEST = "a leader also goes back where log.start of an older lineage lies above the third element"
-    SKIPS_LOG_START = (
-        "a leader that lost nothing does not read the number in log.start where neither it nor the commit has a lineage"
-    )
     DROPS_FLOOR = "an agent of an earlier release writes log.start without a floor"
     PERSISTS = "an agent that was refused begins again also where it no longer leads, with what it saw on disk"
 
