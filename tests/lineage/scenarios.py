@@ -88,12 +88,10 @@ SCENARIOS = {
     "emptied": _archive("elect=0 segment=1 | segment=1 wipe=1 | elect=1 segment=1 | segment=1"),
     "mid": replace(_archive("elect=0 segment=1 record fetch segment=2 | elect=1 segment=1 | segment=1"), rolls=(2, 2)),
     "read": replace(_archive(f"{_FIRST} segment=1 | elect=1 segment=1"), reader=True),
-    # A dead line leads again: nothing shared, one record shared, longer, two records a segment, the first line emptied.
+    # A dead line leads again: nothing shared, one record shared, two records a segment, the first line emptied.
     "back-empty": _archive(f"{_TWO} | elect=1 segment=1 | elect=0 segment=1"),
     "back": _archive(_THERE_AND_BACK),
-    "back-long": _archive(f"{_FIRST} segment=1 segment=1 | elect=1 segment=1 segment=1 | elect=0 segment=1"),
     "back-two": replace(_archive(f"{_FIRST} segment=2 | elect=1 segment=1 | elect=0 segment=1"), rolls=(2, 2)),
-    "back-wiped": _archive(f"{_TWO} fetch segment=1 | elect=1 segment=1 wipe=0 | elect=0 segment=1 segment=1"),
     "gap-wiped": _archive(
         "elect=0 segment=1 | fetch segment=1 segment=1 retain=0 | elect=1 segment=1 | wipe=0 elect=0 segment=1"
     ),
@@ -110,7 +108,6 @@ SCENARIOS = {
     "start-and-commit-lost": _archive(starts=1, losses=1, kills=1),
     "java": _archive(_LOSSY, java=1),
     "java-read": replace(_archive(f"{_FIRST} segment=1 | elect=1 segment=1", java=1), reader=True),
-    "java-back": _archive(_THERE_AND_BACK, java=1),
     "java-first": replace(_empty(f"{_FIRST} segment=1 | elect=1 segment=1 | segment=1", java=1), java_first=True),
     "java-first-back": replace(_empty(_THERE_AND_BACK, java=1), java_first=True),
     # An agent two epochs late creates the commit that was lost: as of an empty archive, or rebuilt.
