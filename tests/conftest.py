@@ -1,6 +1,9 @@
 """Shared by every folder: server logs in reports of failed tests, hypothesis profiles, distribution over processes."""
 
 import gc
+import os
+import shutil
+import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
@@ -26,6 +29,17 @@ from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES
 __all__ = ["pytest_runtest_makereport"]
 
 isolate()
+
+
+def _keep_temporary_files_in_memory() -> None:
+    """Set TMPDIR to a file system in memory if it is large: thousands of tests would wait for fsync on a disk."""
+    with suppress(OSError):
+        if "TMPDIR" not in os.environ and shutil.disk_usage(_IN_MEMORY).free >= _IN_MEMORY_FROM_BYTES:
+            os.environ["TMPDIR"], tempfile.tempdir = _IN_MEMORY, None
+
+
+_IN_MEMORY, _IN_MEMORY_FROM_BYTES = "/dev/shm", 8 << 30
+_keep_temporary_files_in_memory()
 
 GCS_BUCKET = "tests"
 AZURE_CONTAINER = "tests"

@@ -10,7 +10,6 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 import threading
 from pathlib import Path
 
@@ -84,7 +83,8 @@ def _is_free(port: int) -> bool:
 
 def _lock(port: int) -> bool:
     if not _locks:
-        path = Path(tempfile.gettempdir()) / f"ts-local-ports-{os.getuid()}.lock"
+        # Not below TMPDIR: it differs between the tests and what runs beside them.
+        path = Path("/tmp") / f"ts-local-ports-{os.getuid()}.lock"
         _locks.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     try:
         fcntl.lockf(_locks[0], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
