@@ -11,6 +11,7 @@ from ts_common.archive.holds import Hold, Removal
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.layout import Layout
 from ts_common.archive.repair_requests import RepairAnswer, RepairRequest
+from ts_common.archive.snapshots import ClusterSnapshot, GroupsSnapshot
 from ts_common.archive.table_claims import TableClaims
 from ts_tables.claims.state import TableState
 from ts_tables.plain.entries import Contents, LedgerEntry
@@ -61,6 +62,15 @@ _CONTENTS = (
     b'{"version":1,"generation":"5f0c0000","number":7,"layout":{"format":"parquet"},"valid_through":5,"state":%b,'
     b'"files":[%b],"held":[%b],"removed":[["x/y",5]],"dropped":false}'
 ) % (_STATE, _SHOWN, _HELD)
+_CLUSTER = (
+    b'{"version":1,"time":1,"broker":1,"kafka":"4.1-IV1","topics":{"t":{"id":"a","partitions":[[1,2],[2,1]],'
+    b'"configs":{"retention.ms":"-1"}},"u":{"id":null,"partitions":[],"configs":null}},'
+    b'"brokers":{"1":{"host":"h","port":9092,"rack":"r","configs":{}},'
+    b'"default":{"host":null,"port":null,"rack":null,"configs":{"a":"b"}}},'
+    b'"quotas":[{"entity":{"client-id":null,"user":"u"},"limits":{"producer_byte_rate":1048576.5}}],'
+    b'"acls":[{"resourceType":"TOPIC","name":"t","pattern":"LITERAL","principal":"User:u","host":"*",'
+    b'"operation":"READ","permission":"ALLOW"}],"users":[{"name":"u","mechanisms":{"SCRAM-SHA-256":4096}}]}\n'
+)
 OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "commit": (_COMMIT, lambda data: decode_commit(FIRST_LINE + data, KEY)),
     "log-start": (b'{"version":2,"lineage":[1,5,5]}\n', lambda data: decode_log_start(FIRST_LINE + data, KEY)),
@@ -91,6 +101,11 @@ OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "groups": (
         '{"version":1,"group":"g","time":1,"partitions":{"t-0":[5,3,5,"é"]}}\n'.encode(),
         lambda data: StoredGroup.decode(data, KEY, group="g"),
+    ),
+    "snapshot of a cluster": (_CLUSTER, lambda data: ClusterSnapshot.decode(data, KEY)),
+    "snapshot of groups": (
+        b'{"version":1,"time":1,"groups":{"g":{"t-0":[5,-1,"x"]}}}\n',
+        lambda data: GroupsSnapshot.decode(data, KEY),
     ),
     "table claims": (
         b'{"version":1,"table":"a.b","snapshot":"1","time":5,"partitions":{"t-0":5,"t~a-0":7}}\n',

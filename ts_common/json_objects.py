@@ -123,6 +123,18 @@ def optional_number(value: object, least: int = 0, most: int = MAX_INT64) -> int
     return None if value is None else whole_number(value, least, most)
 
 
+def number(value: object) -> float:
+    """Return a number of JSON, whole or not, as a 64-bit number.
+
+    Raises:
+        ValueError: it is a text or a boolean.
+        OverflowError: it is a whole number beyond that.
+    """
+    if type(value) is not int and type(value) is not float:
+        raise ValueError(f"{shown(value)} is not a number")
+    return float(value)
+
+
 def text(value: object, most: int = 1024) -> str:
     """Return a string of at most `most` characters that UTF-8 can encode.
 

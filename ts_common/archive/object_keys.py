@@ -20,6 +20,7 @@
     ts-uploader~cluster~<cluster>/gc/log-start/<topic>-<partition>     the copy of a partition's log.start
     ts-uploader~cluster~<cluster>/holds/<name>.json                    a hold, which stops retention
     ts-uploader~cluster~<cluster>/holds/removed/<name>-<time>.json     a hold that was removed
+    ts-uploader~cluster~<cluster>/meta/cluster/20261129T1500Z.json.gz  a snapshot of the cluster's metadata; or groups/
     ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
@@ -54,6 +55,7 @@ GC_DIRECTORY = "gc/"
 LOG_START_COPIES = "log-start/"
 HOLDS_DIRECTORY = "holds/"
 REMOVED_HOLDS_DIRECTORY = "removed/"
+META_DIRECTORY = "meta/"
 REPAIRS_DIRECTORY = "repairs/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -277,6 +279,11 @@ class ClusterKeys:
     def log_start_copy(self, keys: PartitionKeys) -> str:
         """Return the key of the copy of a partition's `log.start`."""
         return self.log_start_copies + keys.directory
+
+    @property
+    def meta(self) -> str:
+        """The common prefix of all metadata snapshots (`ts_common.archive.snapshots`)."""
+        return self.cluster_prefix + META_DIRECTORY
 
     @property
     def repairs(self) -> str:

@@ -13,6 +13,7 @@ camel case, or the text in `Annotated`. Its type is the kind of its values:
 
 ==============================  ====================================================================================
 `int`, `str`, `bool`            a whole number from 0 to 2**63 - 1, a text of at most 1024 characters, a boolean
+`float`                         a number, whole or not
 `X | None`                      as X, or null
 a `StrEnum`                     one of its values
 a `TopicPartition`              a text, `<topic>-<partition>`
@@ -46,6 +47,7 @@ from ts_common.json_objects import (
     MAX_UINT32,
     boolean,
     decoding,
+    number,
     parse_fields,
     rows,
     shown,
@@ -367,5 +369,6 @@ _KINDS: Final[dict[Any, FieldKind]] = {
     int: FieldKind(whole_number),
     str: FieldKind(text),
     bool: FieldKind(boolean),
+    float: FieldKind(number),
     TopicPartition: FieldKind(_partition, str),
 }
