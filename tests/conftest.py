@@ -79,7 +79,7 @@ _SERVERS = {
     ),
     "release": ("tests/deploy/test_dist.py", "tests/deploy/test_image.py"),
     "live broker": ("tests/consumer/", "tests/endpoint/recorded/"),
-    "leadership": ("tests/uploader/leadership/",),
+    "leadership": ("tests/uploader/leadership/", "tests/uploader/broker_connection/", "tests/uploader/snapshots/"),
     "oracle topics": ("tests/endpoint/test_clients.py", "tests/reader/test_oracle_topics.py"),
     "pair": ("tests/dev/test_cluster.py", "tests/dev/test_oracle.py"),
     "one broker": (

@@ -49,6 +49,7 @@ from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repair_watcher import RepairWatcher
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.snapshots.snapshot_writer import open_snapshots
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.snapshot import AgentStatus, StatusSources
@@ -131,6 +132,9 @@ class Agent:
         uploader = Uploader(self._stores.of, self._settings.retention)
         repairer = Repairer(self._keys, environment.broker_id, self._stores.of, uploader)
         self._repairs = RepairWatcher(self._keys, self._read_backlog, self._stores.of, self._inbox.put, self._metrics)
+        self._snapshots = open_snapshots(
+            environment, config, self._keys, self._stores.each, self._metrics, self._errors.note
+        )
         deleted = DeletedShipper(
             environment.broker_id,
             self._stores.of,
@@ -245,6 +249,8 @@ class Agent:
             "ends": self._ends.run,
             "repairs": self._repairs.run,
         }
+        if self._snapshots is not None:
+            services["snapshots"] = self._snapshots.run
         if self._reporting is not None:
             services["reporter"] = self._reporting.run
         return [
@@ -292,6 +298,7 @@ class Agent:
             stuck=lambda: self._blocked.stuck,
             waiting=lambda: self._blocked.waiting,
             unreported=lambda: self._blocked.unreported,
+            snapshots=lambda: None if self._snapshots is None else self._snapshots.failing,
             health=self._stores.health,
             shipping=self._shipping,
         )
@@ -359,6 +366,8 @@ class Agent:
         self._cache_objects.close()
         self._ends.close()
         self._repairs.close()
+        if self._snapshots is not None:
+            self._snapshots.close()
         if self._reporting is not None:
             self._reporting.stop()
         self._leadership.stop()

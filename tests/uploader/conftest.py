@@ -7,10 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from dev.local.kafka.cluster import LocalCluster
 from dev.local.proxy.s3 import S3FaultProxy
 from tests.uploader.beside import BUCKET, SMALL_FETCHES, SMALL_SEGMENTS, Archive, archives
+from tests.uploader.leadership.kraft.secured_brokers import PASSWORD, make_certificates, secured
 from tests.uploader.local_directory import LocalDirectory
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -41,6 +47,23 @@ def kraft_cluster() -> Iterator[LocalCluster]:
         topic_config=SMALL_SEGMENTS,
         name="kraft-agents",
     ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def secured_kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One broker of Kafka 4 with every kind of listener, and an authorizer; the cluster itself uses the plain one."""
+    certificates = tmp_path_factory.mktemp("certificates")
+    make_certificates(certificates)
+    rolls = {"log.segment.bytes": "1048576"}
+    cluster = LocalCluster(mode="kraft", s3=True, buckets=[BUCKET], properties=rolls, name="kraft-secured")
+    cluster.brokers[1].properties.update(secured(cluster, certificates))
+    with cluster:
+        admin = cluster.admin()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            user = UserScramCredentialUpsertion("agent", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+            (done,) = admin.alter_user_scram_credentials([user]).values()
+            done.result(30)
         yield cluster
 
 

@@ -188,6 +188,11 @@ class Topic(StoredObject):
         """The number of replicas of partition 0; 0 for a topic whose metadata the broker did not return."""
         return len(self.partitions[0]) if self.partitions else 0
 
+    def is_like(self, other: "Topic") -> bool:
+        """Return whether both show the same topic; unknown configurations are no difference."""
+        same = (self.id, self.partitions) == (other.id, other.partitions)
+        return same and _may_equal(self.configs, other.configs)
+
 
 @dataclass(frozen=True, slots=True)
 class Broker(StoredObject):
@@ -278,6 +283,25 @@ class ClusterSnapshot(Snapshot, expected="a snapshot of a cluster's metadata", m
     quotas: tuple[Quota, ...] | None
     acls: tuple[Acl, ...] | None
     users: tuple[User, ...] | None
+
+    def is_like(self, other: "ClusterSnapshot") -> bool:
+        """Return whether both show the same cluster. A field that is unknown in one of them is no difference.
+
+        A broker that only one of them has is no difference either, so a restart of a broker is no change.
+        """
+        parts = ("kafka", "quotas", "acls", "users")
+        common = self.brokers.keys() & other.brokers.keys()
+        return (
+            all(_may_equal(getattr(self, part), getattr(other, part)) for part in parts)
+            and self.topics.keys() == other.topics.keys()
+            and all(each.is_like(other.topics[name]) for name, each in self.topics.items())
+            and all(_may_equal(self.brokers[name].configs, other.brokers[name].configs) for name in common)
+        )
+
+
+def _may_equal(one: object, other: object) -> bool:
+    """Return whether two values are equal, or one is unknown."""
+    return one is None or other is None or one == other
 
 
 @dataclass(frozen=True, slots=True)

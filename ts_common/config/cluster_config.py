@@ -123,7 +123,14 @@ class ClusterConfig(BaseModel):
         {},
         repr=False,  # passwords
         alias="ts.segment.uploader.kafka.client.*",
-        description="With kraft: settings of librdkafka, passed unchanged, if the broker's file does not suffice.",
+        description="Settings of librdkafka, passed unchanged, if the broker's file does not suffice: for "
+        "leadership with kraft, and for metadata snapshots.",
+    )
+    metadata_snapshots: bool = Field(
+        True,
+        alias="ts.segment.uploader.metadata.snapshots",
+        description="Whether the agent writes metadata snapshots: topics, configurations, quotas, ACLs, users "
+        "without secrets, and offsets of consumer groups.",
     )
     # By the names in `ts_common.config.zookeeper_options`; it can contain passwords, hence no repr.
     zookeeper: dict[str, str] = Field(default_factory=dict, repr=False)

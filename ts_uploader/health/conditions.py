@@ -36,6 +36,7 @@ class Condition(StrEnum):
     RETENTION_NEAR = "retention_near"
     STUCK = "stuck"
     WAITS = "waits"
+    SNAPSHOTS_FAIL = "snapshots_fail"
     THROTTLED = "throttled"
     STARTING = "starting"
     WELL = "well"
@@ -57,6 +58,7 @@ CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.RETENTION_NEAR: "a partition has less than half of the retention left for unshipped segments",
     Condition.STUCK: "a partition has waited for longer than `stuck.after.ms`",
     Condition.WAITS: "a partition lacks what it needs to ship, or its leader; or nothing was committed for a minute",
+    Condition.SNAPSHOTS_FAIL: "metadata snapshots fail three times in a row; the agent ships all the same",
     Condition.THROTTLED: "a store limits requests; the agent ships more slowly",
     Condition.STARTING: "the agent has started, and not everything has answered yet",
     Condition.WELL: "all closed segments are shipped, or are being shipped",
@@ -109,6 +111,7 @@ class Facts:
         uploads: whether an upload makes progress.
         waiting: what has waited longest; None if nothing waits.
         throttled: requests per second that a store allows; None without a limit.
+        snapshots: why metadata snapshots fail; None while they do not.
     """
 
     running: float
@@ -129,6 +132,7 @@ class Facts:
     uploads: bool = False
     waiting: Waiting | None = None
     throttled: float | None = None
+    snapshots: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +227,9 @@ def _waits(facts: Facts, longest: str) -> AgentState:
     if facts.unanswered:
         names = ", ".join(_UNANSWERED.get(name, name) for name in facts.unanswered)
         return AgentState(Condition.STARTING, f"The agent has started. Not answered yet: {names}.", facts.running)
+    if facts.snapshots is not None:
+        text = f"Metadata snapshots fail, while the agent ships: {facts.snapshots}"
+        return AgentState(Condition.SNAPSHOTS_FAIL, text)
     if limit is not None:
         return AgentState(Condition.THROTTLED, limit)
     return AgentState(Condition.WELL, "All is well.")

@@ -34,6 +34,7 @@ GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "wr
 GAP_TOPIC_DELETED, GAP_UNRECORDED = "topic_deleted", "unrecorded"
 
 CHECK_STORES, WRITE_ENDS, LIST_REPAIRS = "CheckStores", "WriteEnds", "ListRepairs"
+WRITE_SNAPSHOT = "WriteSnapshot"
 
 _OPERATIONS = {
     ReadPosition.__name__: "read from the store where to continue",
@@ -47,6 +48,7 @@ _OPERATIONS = {
     ShipDeleted.__name__: "ship the tail of a deleted topic",
     Repair.__name__: "repair what a request names",
     LIST_REPAIRS: "list the requests to repair",
+    WRITE_SNAPSHOT: "write a metadata snapshot, unless another agent did",
 }
 _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) removed the segments before they were shipped",
@@ -179,6 +181,11 @@ class Metrics:
         )
         self.watched_partitions = self._gauge(
             "watched_partitions", "Partitions of included topics with a directory here, led here or not."
+        )
+        self.snapshot_time = self._gauge(
+            "snapshot_timestamp_seconds",
+            "Time of the last metadata snapshot that the agent wrote, or found, in seconds since the epoch; 0 before "
+            "the first, and if snapshots are off.",
         )
         self.scan_seconds = self._histogram(
             "scan_seconds", "Seconds of one scan of all log dirs; the agent scans every half minute.", _SCAN_BUCKETS

@@ -17,6 +17,7 @@ from ts_uploader.findings import Finding, error, ok, unanswered, warning
 from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.directory_scan import partition_directories
 from ts_uploader.preflight.host_check import Limits, host_findings
+from ts_uploader.snapshots.snapshot_check import snapshot_findings
 from ts_uploader.stores.topic_stores import Stores
 
 
@@ -39,6 +40,7 @@ def check(load_environment: Callable[[], Environment], config_dir: Path, cluster
         findings += _host(environment, config, endpoints)
     if config is not None and environment is not None:
         findings += _leadership(environment, config)
+        findings += snapshot_findings(environment, config)
     if config is not None and endpoints is not None and cluster is not None:
         stores = Stores(endpoints, config)
         try:

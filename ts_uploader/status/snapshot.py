@@ -108,6 +108,7 @@ class StatusSources:
         stuck: returns the stuck partitions.
         waiting: returns what has waited longest.
         unreported: returns the number of partitions whose leader was not reported for a minute.
+        snapshots: returns why metadata snapshots fail; None while they do not.
     """
 
     environment: Environment
@@ -125,6 +126,7 @@ class StatusSources:
     stuck: Callable[[], StuckPartitions] = StuckPartitions
     waiting: Callable[[], Waiting | None] = lambda: None
     unreported: Callable[[], int] = int
+    snapshots: Callable[[], str | None] = lambda: None
     health: StoreHealth = field(default_factory=StoreHealth)
     shipping: Shipping = field(default_factory=Shipping)
 
@@ -280,6 +282,7 @@ class AgentStatus:
             uploads=sources.progress.uploads,
             waiting=sources.waiting(),
             throttled=requests,
+            snapshots=sources.snapshots(),
         )
 
     def _stuck_watcher(self, looked_at: float | None) -> list[Work]:

@@ -70,6 +70,10 @@ class Stores:
         """Return the store of a topic's objects."""
         return self._open(self._endpoints.endpoint(topic))
 
+    def each(self) -> list[ObjectStore]:
+        """Return a store of each location: two configurations of one location share its objects."""
+        return list({endpoint.location: self._open(endpoint) for endpoint in self._all()}.values())
+
     def check(self, keys: ClusterKeys) -> None:
         """Check each store's configuration and entropy width, and write the cluster's layout if it has none.
 

@@ -46,7 +46,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
                 context.load_verify_locations(cadata=der)
     if tls.keystore is not None:
         with _naming(tls.keystore) as password:
-            _load(context, own_certificate_pem(tls.keystore.path, tls.keystore.kind, password))
+            load_own_certificate(context, own_certificate_pem(tls.keystore.path, tls.keystore.kind, password))
     return context
 
 
@@ -72,6 +72,18 @@ def connect_tls(
         if error.verify_code != _NO_SUCH_HOST or host == address[0]:
             raise
     return _shake_hands(context, address, address[0], seconds)
+
+
+def load_own_certificate(context: ssl.SSLContext, pem: bytes, password: str = "") -> None:
+    """Give a context its own key and certificates, which OpenSSL loads only from a file: here from one in memory.
+
+    Raises:
+        ssl.SSLError: OpenSSL cannot use them.
+    """
+    descriptor = os.memfd_create("ts-uploader", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  (a descriptor has no path)
+        file.write(pem)
+        context.load_cert_chain(Path(f"/proc/self/fd/{descriptor}"), password=password)
 
 
 def why_tls_failed(error: OSError) -> str | None:
@@ -133,13 +145,6 @@ def _naming(store: Store) -> Iterator[str]:
         why = str(error) if isinstance(error, StoreError) else "OpenSSL cannot use its content"
         secret = f"; its password is from {store.password.key}" if "password" in why else ""
         raise ConfigurationError(SOURCE, [f"{store.key}={store.path} ({store.kind}): {why}{secret}"]) from None
-
-
-def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    descriptor = os.memfd_create("ts-uploader", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  (a descriptor has no path)
-        file.write(pem)
-        context.load_cert_chain(Path(f"/proc/self/fd/{descriptor}"))
 
 
 def _set_ciphers(context: ssl.SSLContext, tls: Tls) -> None:

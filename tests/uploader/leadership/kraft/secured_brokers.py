@@ -59,7 +59,8 @@ def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
         "listener.name.mutual.ssl.keystore.password": STORE_PASSWORD,
         "listener.name.secret.ssl.keystore.type": "PEM",
         "listener.name.secret.ssl.keystore.location": str(certificates / "broker.pem"),
-        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.scram.scram-sha-256.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule {credentials};",
         "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule {credentials};",
         "listener.name.secret.sasl.enabled.mechanisms": "PLAIN",
         # All principals except the guest.

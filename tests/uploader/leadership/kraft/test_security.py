@@ -10,37 +10,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     AclPermissionType,
     ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.matrix import cases
-from tests.uploader.beside import BUCKET, PREFIX, archives
+from tests.uploader.beside import PREFIX, archives
 from tests.uploader.checking import URL, Check
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, make_certificates, secured
+from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, make_certificates
 from tests.uploader.leadership.kraft_records import records
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
 
 
-@pytest.fixture(scope="module")
-def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One broker with every kind of listener; the cluster itself uses the plain one."""
-    certificates = tmp_path_factory.mktemp("certificates")
-    make_certificates(certificates)
-    rolls = {"log.segment.bytes": "1048576"}
-    cluster = LocalCluster(mode="kraft", s3=True, buckets=[BUCKET], properties=rolls, name="kraft-secured")
-    cluster.brokers[1].properties.update(secured(cluster, certificates))
-    with cluster:
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        admin = cluster.admin()
-        (done,) = admin.alter_user_scram_credentials(
-            [UserScramCredentialUpsertion("agent", info, PASSWORD.encode())]
-        ).values()
-        done.result(30)
-        yield cluster
+@pytest.fixture
+def kraft(secured_kraft: LocalCluster) -> LocalCluster:
+    """One broker with every kind of listener."""
+    return secured_kraft
 
 
 @pytest.fixture

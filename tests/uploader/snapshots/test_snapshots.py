@@ -1,0 +1,309 @@
+"""Snapshots of real clusters: what they contain, what a change is, who writes, and which rights they need."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as TheirPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.kafka.tools import CONFIGS, output_of
+from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.snapshots import (
+    FIVE_MINUTES,
+    HOUR,
+    MINUTE,
+    Acl,
+    Broker,
+    ClusterSnapshot,
+    GroupOffset,
+    GroupsSnapshot,
+    Quota,
+    Topic,
+    User,
+)
+from ts_common.config.cluster_config import parse_config
+from ts_common.errors import AccessDenied
+from ts_common.model import TopicPartition
+from ts_common.store.contract import Condition, ObjectInfo, ObjectStore
+from ts_common.store.factory import open_store
+from ts_uploader.environment import Environment, ServerPropertiesEnvironment
+from ts_uploader.findings import Severity
+from ts_uploader.leadership.kraft.admin_requests import BrokerAway
+from ts_uploader.leadership.kraft.listener import client_settings
+from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
+from ts_uploader.snapshots.cluster_reader import ClusterReader
+from ts_uploader.snapshots.snapshot_check import snapshot_findings
+from ts_uploader.snapshots.snapshot_writer import SnapshotReader, SnapshotWriter, open_snapshots
+
+KEYS = ClusterKeys("prod", 5)
+AT = 1_795_964_400_000  # 2026-11-29T15:00:00Z
+GROUP, TOPIC = "snapshot-readers", "snapshot-orders"
+URL = {"storage.service.endpoint.url": "file:///tmp"}
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    """Counters of an agent."""
+    return Metrics()
+
+
+def environment_of(cluster: LocalCluster) -> Environment:
+    return ServerPropertiesEnvironment(cluster.brokers[1].server_properties, "prod").load()
+
+
+def fill(cluster: LocalCluster, replicas: list[list[int]]) -> None:
+    """Give the cluster one of each: settings of a topic and of brokers, a quota, a group."""
+    cluster.create_topic(TOPIC, assignment=replicas, config={"retention.ms": "86400000"})
+    admin = cluster.admin()
+    offsets = [TheirPartition(TOPIC, 0, 0, metadata="note")]
+    changes = [ConfigEntry("log.cleaner.threads", "2", incremental_operation=AlterConfigOpType.SET)]
+    dynamic = ConfigResource(ResourceType.BROKER, "1", incremental_configs=changes)
+    for done in admin.incremental_alter_configs([dynamic]).values():
+        done.result(30)
+    to = ["--bootstrap-server", cluster.bootstrap, "--alter"]
+    output_of(CONFIGS, [*to, "--entity-type", "users", "--entity-name", "etl", "--entity-type", "clients",
+                        "--entity-default", "--add-config", "producer_byte_rate=1048576"])  # fmt: skip
+    output_of(CONFIGS, [*to, "--entity-type", "brokers", "--entity-default", "--add-config", "log.retention.ms=9999"])
+
+    def committed() -> bool:  # the coordinator may load first
+        found = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, offsets)])[GROUP].result(30)
+        return all(each.error is None for each in found.topic_partitions)
+
+    wait_for(committed, "the group's offset")
+
+
+@contextmanager
+def store_at(directory: Path) -> Iterator[ObjectStore]:
+    directory.mkdir(exist_ok=True)
+    with open_store(directory.as_uri()) as store:
+        yield store
+
+
+@pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
+def test_a_snapshot_has_what_the_cluster_has(
+    request: pytest.FixtureRequest, tmp_path: Path, metrics: Metrics, mode: str
+) -> None:
+    """Kafka 4 with an authorizer, and Kafka 3.9 with ZooKeeper: from the broker's own file to the store."""
+    cluster: LocalCluster = request.getfixturevalue({"kraft": "secured_kraft", "zookeeper": "two_brokers"}[mode])
+    replicas = [[1]] if mode == "kraft" else [[1, 2], [2, 1]]
+    fill(cluster, replicas)
+    acl = Acl("TOPIC", TOPIC, "LITERAL", "User:etl", "*", "READ", "ALLOW")
+    if mode == "kraft":
+        binding = AclBinding(
+            ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, "User:etl", "*", AclOperation.READ,
+            AclPermissionType.ALLOW,
+        )  # fmt: skip
+        admin = cluster.admin()
+        for done in admin.create_acls([binding]).values():
+            done.result(30)
+    config, _ = parse_config(URL, "a test")
+    with store_at(tmp_path / "store") as store:
+        writer = open_snapshots(environment_of(cluster), config, KEYS, lambda: [store], metrics, lambda *_: None)
+        assert writer is not None
+        writer.write()
+        (hour,) = ClusterSnapshot.times(store, KEYS)
+        (five_minutes,) = GroupsSnapshot.times(store, KEYS)
+        assert (hour % HOUR, five_minutes % FIVE_MINUTES) == (0, 0)
+        found, groups = ClusterSnapshot.load(store, KEYS, hour), GroupsSnapshot.load(store, KEYS, five_minutes)
+        assert b"hush" not in b"".join(store.get(each.key)[0] for each in store.list())
+    assert found is not None
+    assert groups is not None
+    topic_id = found.topics[TOPIC].id
+    directory = cluster.brokers[1].partition_directory(TOPIC, 0)
+    assert f"topic_id: {topic_id}" in (directory / "partition.metadata").read_text()
+    assert found.topics[TOPIC] == Topic(topic_id, tuple(map(tuple, replicas)), {"retention.ms": "86400000"})
+    assert found.topics["__consumer_offsets"].replication_factor == len(replicas)
+    own = found.brokers["1"]
+    assert (own.host, own.configs) == ("127.0.0.1", {"log.cleaner.threads": "2"})
+    assert found.brokers["default"].host is None
+    assert (found.brokers["default"].configs or {})["log.retention.ms"] == "9999"
+    assert found.quotas == (Quota({"user": "etl", "client-id": None}, {"producer_byte_rate": 1048576.0}),)
+    if mode == "kraft":
+        assert found.kafka == "4.1"
+        assert acl in (found.acls or ())
+        assert found.users == (User("agent", {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}),)
+    else:
+        assert (found.kafka, found.acls, found.users) == ("3.9", (), ())
+    assert groups.groups[GROUP] == {TopicPartition(TOPIC, 0): GroupOffset(0, -1, "note")}
+
+
+def test_an_identity_without_rights_has_unknown_fields_and_check_names_the_rights(secured_kraft: LocalCluster) -> None:
+    """A guest sees nothing; null is not an empty list, and `ts-uploader check` names each right."""
+    listener = {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
+    guest = {"sasl.username": "guest2", "sasl.password": PASSWORD}
+    with ClusterReader(1, client_settings({**secured_kraft.brokers[1].properties, **listener}, guest, "")) as reader:
+        found, groups = reader.cluster(AT), reader.groups(AT)
+    assert (found.quotas, found.acls, found.users) == (None, None, None)
+    assert {each.configs for each in found.brokers.values()} == {None}
+    assert (found.topics, groups.groups) == ({}, {})
+    environment = replace(
+        environment_of(secured_kraft), broker_properties={**secured_kraft.brokers[1].properties, **listener}
+    )
+    given = {f"ts.segment.uploader.kafka.client.{key}": value for key, value in guest.items()}
+    findings = snapshot_findings(environment, parse_config({**URL, **given}, "a test")[0])
+    assert {each.severity for each in findings} == {Severity.WARNING}
+    assert [each.way_out.removeprefix("allow this identity ") for each in findings] == [
+        "DESCRIBE on the cluster",
+        "DESCRIBE_CONFIGS on the cluster",
+        "DESCRIBE on the groups",
+    ]
+    (fine,) = snapshot_findings(environment, parse_config(URL, "a test")[0])
+    assert fine.severity is Severity.OK
+
+
+def test_check_and_agent_name_what_is_missing_for_a_connection(secured_kraft: LocalCluster, metrics: Metrics) -> None:
+    """Without a listener in the broker's file snapshots are off, and the agent runs; an operator can choose that."""
+    environment = replace(environment_of(secured_kraft), broker_properties={})
+    config, _ = parse_config(URL, "a test")
+    (found,) = snapshot_findings(environment, config)
+    assert (found.severity, "listeners has no inter-broker listener" in found.found) == (Severity.WARNING, True)
+    with structlog.testing.capture_logs() as logs:
+        assert open_snapshots(environment, config, KEYS, list, metrics, lambda *_: None) is None
+    assert [each["event"] for each in logs] == ["snapshots_off"]
+    off, _ = parse_config({**URL, "ts.segment.uploader.metadata.snapshots": "false"}, "a test")
+    with structlog.testing.capture_logs() as logs:
+        assert open_snapshots(environment_of(secured_kraft), off, KEYS, list, metrics, lambda *_: None) is None
+    assert logs == []
+    (found,) = snapshot_findings(environment, off)
+    assert found.severity is Severity.HINT
+
+
+class MadeReader:
+    """A cluster whose content a test sets, and which counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.unread: str | None = None
+        self.topics: Mapping[str, Topic] = {}
+        self.error: Exception | None = None
+        self.read = 0
+
+    def cluster(self, time: int) -> ClusterSnapshot:
+        self.read += 1
+        if self.error is not None:
+            raise self.error
+        return ClusterSnapshot(time, 1, "4.1", self.topics, {}, (), (), ())
+
+    def groups(self, time: int) -> GroupsSnapshot:
+        return GroupsSnapshot(time, {})
+
+    def lacking(self) -> list[tuple[str, str]]:
+        return []
+
+    @contextmanager
+    def opened(self) -> Iterator[SnapshotReader]:
+        yield self
+
+
+def writer_of(
+    reader: MadeReader, store: ObjectStore, metrics: Metrics, now: list[int], noted: list[str] | None = None
+) -> SnapshotWriter:
+    opened: Callable[[], AbstractContextManager[SnapshotReader]] = reader.opened
+    note = (lambda *_: None) if noted is None else lambda _, __, reason: noted.append(reason)
+    return SnapshotWriter(KEYS, opened, lambda: [store], metrics, note, lambda: now[0] / 1000)
+
+
+def test_one_agent_reads_in_five_minutes_and_a_change_has_a_snapshot_of_its_minute(
+    store: ObjectStore, metrics: Metrics
+) -> None:
+    """Two agents, six rounds of each: two changes, which different agents meet, and the next hour."""
+    now, reader = [AT + 7 * MINUTE + 1], MadeReader()
+    one, two = writer_of(reader, store, metrics, now), writer_of(reader, store, metrics, now)
+    for changed in (False, True, False, True, False):
+        if changed:
+            reader.topics = {**reader.topics, f"t{len(reader.topics)}": Topic("a", ((1,),), {})}
+        for each in (one, two):
+            each.write()
+        one, two = two, one
+        now[0] += FIVE_MINUTES
+    now[0] = AT + HOUR + MINUTE
+    one.write()
+    assert reader.read == 6
+    assert ClusterSnapshot.times(store, KEYS) == [AT, AT + 12 * MINUTE, AT + 22 * MINUTE, AT + HOUR]
+    assert GroupsSnapshot.times(store, KEYS) == [AT + minutes * MINUTE for minutes in (5, 10, 15, 20, 25, 60)]
+
+
+def test_what_an_agent_may_not_read_is_no_change() -> None:
+    """Two agents with different rights do not write a snapshot in each round; nor does a broker that restarts."""
+    topics = {"t": Topic("a", ((1,),), {"retention.ms": "1"})}
+    one = ClusterSnapshot(AT, 1, "4.1", topics, {"1": Broker("h", 1, None, {})}, (), (), ())
+    assert one.is_like(replace(one, time=AT + 1, broker=2, brokers={"2": Broker("i", 1, None, {})}))
+    assert one.is_like(replace(one, topics={"t": Topic("a", ((1,),), None)}, quotas=None, acls=None, users=None))
+    others: list[dict[str, Any]] = [
+        {"topics": {}},
+        {"topics": {"t": Topic("b", ((1,),), {"retention.ms": "1"})}},
+        {"topics": {"t": Topic("a", ((1,), (1,)), {"retention.ms": "1"})}},
+        {"topics": {"t": Topic("a", ((1,),), {})}},
+        {"brokers": {"1": Broker("h", 1, None, {"log.cleaner.threads": "2"})}},
+        {"quotas": (Quota({}, {}),)},
+        {"users": (User("a", {}),)},
+        {"kafka": "4.2"},
+    ]
+    for other in others:
+        assert not one.is_like(replace(one, **other))
+
+
+def test_a_broker_that_fails_ends_nothing_and_the_next_round_writes(store: ObjectStore, metrics: Metrics) -> None:
+    """A failure is counted, noted and logged; after three in a row the agent's condition has the reason."""
+    now, reader, noted = [AT], MadeReader(), list[str]()
+    writer = writer_of(reader, store, metrics, now, noted)
+    reader.error = BrokerAway("no route to host")
+    told = []
+    for _ in range(3):
+        with structlog.testing.capture_logs() as logs:
+            writer.write()
+        assert [each["event"] for each in logs] == ["snapshot_not_written"]
+        told.append(writer.failing)
+        now[0] += FIVE_MINUTES
+    assert told == [None, None, "no route to host"]
+    assert noted == ["no route to host"] * 3
+    assert metrics.errors.labels(WRITE_SNAPSHOT, "other")._value.get() == 3
+    assert (list(store.list()), metrics.snapshot_time._value.get()) == ([], 0)
+    reader.error = None
+    writer.write()
+    assert (writer.failing, metrics.snapshot_time._value.get()) == (None, now[0] / 1000)
+    assert ClusterSnapshot.times(store, KEYS) == [AT]
+
+
+def test_a_round_that_failed_before_the_groups_is_repeated_by_the_next_agent(
+    store: ObjectStore, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The groups' object is written last, so without it no agent counts the five minutes as done."""
+    now, reader = [AT], MadeReader()
+    put = store.put
+
+    def denied(key: str, body: bytes, *, condition: Condition) -> ObjectInfo:
+        if "/groups/" in key:
+            raise AccessDenied("no")
+        return put(key, body, condition=condition)
+
+    monkeypatch.setattr(store, "put", denied)
+    writer_of(reader, store, metrics, now).write()
+    monkeypatch.undo()
+    assert (ClusterSnapshot.times(store, KEYS), GroupsSnapshot.times(store, KEYS)) == ([AT], [])
+    writer_of(reader, store, metrics, now).write()
+    assert (reader.read, GroupsSnapshot.times(store, KEYS)) == (2, [AT])
+
+
+def test_a_damaged_snapshot_does_not_prevent_the_next(store: ObjectStore, metrics: Metrics) -> None:
+    """The hour's object cannot be read: the round writes that of its minute, which may be the hour's first."""
+    now, reader = [AT + HOUR + 7 * MINUTE], MadeReader()
+    store.put(ClusterSnapshot.key(KEYS, AT), b"damaged")
+    writer_of(reader, store, metrics, now).write()
+    assert ClusterSnapshot.newest(store, KEYS, now[0]) is not None

@@ -1,0 +1,1 @@
+"""One raw connection to a broker, for requests that librdkafka's clients do not have."""

@@ -1,0 +1,218 @@
+"""Writes metadata snapshots: every five minutes one agent of the cluster reads the brokers. `write` is one round.
+
+All agents try. A round begins at a random second of the first minute. The agent whose round is first reads the brokers
+and writes; the others find the groups' object of these five minutes, and only send a HEAD. The object of the groups is
+written last, so it means that the round is done: after a failure another agent repeats all of it.
+
+The cluster's snapshot has the name of its hour. If the hour has one, and the newest differs from what was read, a
+further one has the name of its minute. So a change is seen within five minutes, and costs the cluster one reading of
+its metadata in that time. `ClusterSnapshot.is_like` decides what is a change.
+
+Not a part of shipping: a thread of its own, whose failures are counted, logged and shown, and repeated five minutes
+later. Clients of Kafka are loaded at the first round, and exist during a round only.
+"""
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+import structlog
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnapshot, GroupsSnapshot
+from ts_common.config.cluster_config import ClusterConfig
+from ts_common.errors import (
+    ConfigurationError,
+    CorruptData,
+    NewerFormat,
+    ObjectNotFound,
+    PreconditionFailed,
+    TieredStorageError,
+)
+from ts_common.store.contract import ObjectStore
+from ts_uploader.environment import Environment
+from ts_uploader.health.store_health import failure_reason
+from ts_uploader.leadership.kraft.listener import client_settings
+from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
+
+log = structlog.get_logger()
+
+OFF: Final = (
+    "no metadata snapshots are written: the broker's file does not specify how to connect to the broker; give "
+    "ts.segment.uploader.kafka.client.*, or set ts.segment.uploader.metadata.snapshots=false"
+)
+_SPREAD_SECONDS: Final = 60.0
+_FIRST_SECONDS: Final = (30.0, 90.0)
+_FAILING: Final = 3  # rounds in a row: a broker that restarts is ordinary
+_MILLISECONDS: Final = 1000
+
+
+class SnapshotReader(Protocol):
+    """What reads a cluster for one round; see `ts_uploader.snapshots.cluster_reader`."""
+
+    unread: str | None
+
+    def cluster(self, time: int) -> ClusterSnapshot:
+        """Return the metadata."""
+
+    def groups(self, time: int) -> GroupsSnapshot:
+        """Return the groups' offsets."""
+
+    def lacking(self) -> list[tuple[str, str]]:
+        """Return the rights that this identity lacks, each with what a snapshot then lacks."""
+
+
+OpenReader = Callable[[], AbstractContextManager[SnapshotReader]]
+
+
+class SnapshotWriter:
+    """Writes snapshots until `close`.
+
+    Attributes:
+        failing: why the last rounds failed, for operators; None while they succeed, and during the first failures.
+
+    Args:
+        open_reader: opens the connections of one round.
+        stores: returns the stores of the cluster; each has all snapshots.
+        metrics: counts failures, and has the time of the last success.
+        note: is called with the operation, no partition, and the reason of a failure.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        keys: ClusterKeys,
+        open_reader: OpenReader,
+        stores: Callable[[], Sequence[ObjectStore]],
+        metrics: Metrics,
+        note: Callable[[str, str, str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.failing: str | None = None
+        self._keys = keys
+        self._open_reader = open_reader
+        self._stores = stores
+        self._metrics = metrics
+        self._note = note
+        self._clock = clock
+        self._closed = threading.Event()
+        self._failures = 0  # in a row
+        self._unread: str | None = None
+
+    def run(self) -> None:
+        """Write snapshots until `close`; the first time is random, since a fleet may have started at once."""
+        wait = random.uniform(*_FIRST_SECONDS)  # noqa: S311  (spreads requests)
+        while not self._closed.wait(wait):
+            self.write()
+            left = FIVE_MINUTES / _MILLISECONDS - self._clock() % (FIVE_MINUTES / _MILLISECONDS)
+            wait = left + random.uniform(0, _SPREAD_SECONDS)  # noqa: S311
+
+    def close(self) -> None:
+        """Make `run` return after its current round."""
+        self._closed.set()
+
+    def write(self) -> None:
+        """Run one round; failures of brokers and stores are not raised."""
+        now = int(self._clock() * _MILLISECONDS)
+        try:
+            self._write(now)
+        except TieredStorageError as error:
+            self._failures += 1
+            self._metrics.errors.labels(WRITE_SNAPSHOT, failure_reason(error)).inc()
+            self._note(WRITE_SNAPSHOT, "", str(error))
+            log.warning("snapshot_not_written", message="repeated in five minutes", error=str(error))
+            if self._failures >= _FAILING:
+                self.failing = str(error)
+        else:
+            self._failures, self.failing = 0, None
+            self._metrics.snapshot_time.set(now / _MILLISECONDS)
+
+    def _write(self, now: int) -> None:
+        five_minutes = now // FIVE_MINUTES * FIVE_MINUTES
+        stores = [store for store in self._stores() if not self._is_done(store, five_minutes)]
+        if not stores:
+            return
+        with self._open_reader() as reader:
+            cluster, groups = reader.cluster(now), reader.groups(now)
+        if reader.unread != self._unread:
+            self._unread = reader.unread
+            if reader.unread is not None:
+                log.warning(
+                    "snapshots_incomplete", message="without quotas, users and brokers' defaults", error=reader.unread
+                )
+        for store in stores:
+            self._put_cluster(store, cluster)
+            if self._put(store, groups, five_minutes):
+                log.info(
+                    "snapshot_written", store=store.location, topics=len(cluster.topics), groups=len(groups.groups)
+                )
+
+    def _is_done(self, store: ObjectStore, five_minutes: int) -> bool:
+        try:
+            store.head(GroupsSnapshot.key(self._keys, five_minutes))
+        except ObjectNotFound:
+            return False
+        return True
+
+    def _put_cluster(self, store: ObjectStore, cluster: ClusterSnapshot) -> None:
+        hour = cluster.time // HOUR * HOUR
+        try:
+            newest = ClusterSnapshot.newest(store, self._keys, cluster.time)
+        except (CorruptData, NewerFormat) as error:
+            log.warning("snapshot_unusable", message="the next one is written all the same", error=str(error))
+            newest = None
+        if newest is None or newest.time < hour:
+            self._put(store, cluster, hour)
+        elif not cluster.is_like(newest):
+            self._put(store, cluster, cluster.time // MINUTE * MINUTE)
+
+    def _put(self, store: ObjectStore, snapshot: ClusterSnapshot | GroupsSnapshot, at: int) -> bool:
+        """Write a snapshot; return whether it was this agent's that was written."""
+        try:
+            snapshot.put(store, self._keys, at)
+        except PreconditionFailed:
+            return False  # another agent's round is as good
+        return True
+
+
+def reader_of(environment: Environment, config: ClusterConfig) -> OpenReader | None:
+    """Return what opens a reader of this broker's cluster; None if snapshots are switched off.
+
+    Raises:
+        ConfigurationError: the broker's file and the operator's settings do not specify how to connect to the broker.
+    """
+    if not config.metadata_snapshots:
+        return None
+    settings = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
+
+    def open_reader() -> AbstractContextManager[SnapshotReader]:
+        return _open(environment.broker_id, settings)
+
+    return open_reader
+
+
+def _open(broker_id: int, settings: Mapping[str, str]) -> AbstractContextManager[SnapshotReader]:
+    from ts_uploader.snapshots.cluster_reader import ClusterReader  # noqa: PLC0415  (librdkafka: agents use it seldom)
+
+    return ClusterReader(broker_id, settings)
+
+
+def open_snapshots(
+    environment: Environment,
+    config: ClusterConfig,
+    keys: ClusterKeys,
+    stores: Callable[[], Sequence[ObjectStore]],
+    metrics: Metrics,
+    note: Callable[[str, str, str], None],
+) -> SnapshotWriter | None:
+    """Return the writer of an agent; None without one, which is logged unless the operator switched it off."""
+    try:
+        open_reader = reader_of(environment, config)
+    except ConfigurationError as error:
+        log.warning("snapshots_off", message=OFF, problems=list(error.problems))
+        return None
+    return None if open_reader is None else SnapshotWriter(keys, open_reader, stores, metrics, note)
