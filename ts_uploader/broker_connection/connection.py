@@ -24,18 +24,22 @@ from ts_uploader.broker_connection.scram import ScramClient
 from ts_uploader.broker_connection.security import PLAIN, Login, Security
 
 LARGEST: Final = 16 << 20  # bytes of a response, as in the settings of librdkafka's client
+NO_TAGS: Final = b"\0"  # the end of a structure without tagged fields
 _CLIENT: Final = "ts-uploader"
 _PIECE: Final = 1 << 16
 _UNSUPPORTED_VERSION: Final = 35
 _FINALIZED_FEATURES: Final = 2  # tag
-_NO_TAGS: Final = b"\0"
 
 
 class Api(IntEnum):
     """The requests that this connection sends."""
 
+    METADATA = 3
+    OFFSET_FETCH = 9
+    LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    DESCRIBE_ACLS = 29
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
     DESCRIBE_CLIENT_QUOTAS = 48
@@ -110,7 +114,7 @@ class BrokerConnection:
         self._give(self._seconds if seconds is None else seconds)
         if not flexible:
             return self._exchange(api, version, body)
-        answer = self._exchange(api, version, _NO_TAGS + body)
+        answer = self._exchange(api, version, NO_TAGS + body)
         answer.tagged_fields()
         return answer
 
@@ -154,7 +158,7 @@ class BrokerConnection:
         ApiVersions 3 is a flexible request, but the header of its response is not. A broker that has only earlier
         versions answers in the form of version 0.
         """
-        body = _NO_TAGS + compact_string(_CLIENT) + compact_string(installed_version()) + _NO_TAGS
+        body = NO_TAGS + compact_string(_CLIENT) + compact_string(installed_version()) + NO_TAGS
         answer = self._exchange(Api.API_VERSIONS, 3, body)
         code = answer.int16()
         if code == _UNSUPPORTED_VERSION:

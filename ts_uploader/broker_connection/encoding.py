@@ -73,9 +73,17 @@ class Reader:
         """Read INT32."""
         return int(self._unpacked(">i"))
 
+    def int64(self) -> int:
+        """Read INT64."""
+        return int(self._unpacked(">q"))
+
     def float64(self) -> float:
         """Read FLOAT64."""
         return float(self._unpacked(">d"))
+
+    def uuid(self) -> bytes:
+        """Read UUID, as its 16 bytes."""
+        return self._take(16)
 
     def unsigned_varint(self) -> int:
         """Read UNSIGNED_VARINT."""

@@ -9,16 +9,15 @@ further one has the name of its minute. So a change is seen within five minutes,
 its metadata in that time. `ClusterSnapshot.is_like` decides what is a change.
 
 Not a part of shipping: a thread of its own, whose failures are counted, logged and shown, and repeated five minutes
-later. Clients of Kafka are loaded at the first round, and exist during a round only.
+later.
 """
 
 import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -34,15 +33,17 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.contract import ObjectStore
+from ts_uploader.broker_connection.security import Security, security_of
 from ts_uploader.environment import Environment
 from ts_uploader.health.store_health import failure_reason
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
+from ts_uploader.snapshots.cluster_reader import read_cluster
 
 log = structlog.get_logger()
 
 OFF: Final = (
-    "no metadata snapshots are written: the broker's file does not specify how to connect to the broker; give "
+    "no metadata snapshots are written: how to connect to the broker is unknown, or not supported; give "
     "ts.segment.uploader.kafka.client.*, or set ts.segment.uploader.metadata.snapshots=false"
 )
 _SPREAD_SECONDS: Final = 60.0
@@ -51,22 +52,7 @@ _FAILING: Final = 3  # rounds in a row: a broker that restarts is ordinary
 _MILLISECONDS: Final = 1000
 
 
-class SnapshotReader(Protocol):
-    """What reads a cluster for one round; see `ts_uploader.snapshots.cluster_reader`."""
-
-    unread: str | None
-
-    def cluster(self, time: int) -> ClusterSnapshot:
-        """Return the metadata."""
-
-    def groups(self, time: int) -> GroupsSnapshot:
-        """Return the groups' offsets."""
-
-    def lacking(self) -> list[tuple[str, str]]:
-        """Return the rights that this identity lacks, each with what a snapshot then lacks."""
-
-
-OpenReader = Callable[[], AbstractContextManager[SnapshotReader]]
+Read = Callable[[int], tuple[ClusterSnapshot, GroupsSnapshot]]
 
 
 class SnapshotWriter:
@@ -76,7 +62,7 @@ class SnapshotWriter:
         failing: why the last rounds failed, for operators; None while they succeed, and during the first failures.
 
     Args:
-        open_reader: opens the connections of one round.
+        read: reads the cluster; its argument is the time of the snapshots, milliseconds since the epoch.
         stores: returns the stores of the cluster; each has all snapshots.
         metrics: counts failures, and has the time of the last success.
         note: is called with the operation, no partition, and the reason of a failure.
@@ -86,7 +72,7 @@ class SnapshotWriter:
     def __init__(
         self,
         keys: ClusterKeys,
-        open_reader: OpenReader,
+        read: Read,
         stores: Callable[[], Sequence[ObjectStore]],
         metrics: Metrics,
         note: Callable[[str, str, str], None],
@@ -94,14 +80,13 @@ class SnapshotWriter:
     ) -> None:
         self.failing: str | None = None
         self._keys = keys
-        self._open_reader = open_reader
+        self._read = read
         self._stores = stores
         self._metrics = metrics
         self._note = note
         self._clock = clock
         self._closed = threading.Event()
         self._failures = 0  # in a row
-        self._unread: str | None = None
 
     def run(self) -> None:
         """Write snapshots until `close`; the first time is random, since a fleet may have started at once."""
@@ -136,14 +121,7 @@ class SnapshotWriter:
         stores = [store for store in self._stores() if not self._is_done(store, five_minutes)]
         if not stores:
             return
-        with self._open_reader() as reader:
-            cluster, groups = reader.cluster(now), reader.groups(now)
-        if reader.unread != self._unread:
-            self._unread = reader.unread
-            if reader.unread is not None:
-                log.warning(
-                    "snapshots_incomplete", message="without quotas, users and brokers' defaults", error=reader.unread
-                )
+        cluster, groups = self._read(now)
         for store in stores:
             self._put_cluster(store, cluster)
             if self._put(store, groups, five_minutes):
@@ -179,26 +157,16 @@ class SnapshotWriter:
         return True
 
 
-def reader_of(environment: Environment, config: ClusterConfig) -> OpenReader | None:
-    """Return what opens a reader of this broker's cluster; None if snapshots are switched off.
+def security_for_snapshots(environment: Environment, config: ClusterConfig) -> Security | None:
+    """Return how to connect to this broker; None if snapshots are switched off.
 
     Raises:
-        ConfigurationError: the broker's file and the operator's settings do not specify how to connect to the broker.
+        ConfigurationError: the broker's file and the operator's settings do not specify that, or a setting is not
+            supported.
     """
     if not config.metadata_snapshots:
         return None
-    settings = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
-
-    def open_reader() -> AbstractContextManager[SnapshotReader]:
-        return _open(environment.broker_id, settings)
-
-    return open_reader
-
-
-def _open(broker_id: int, settings: Mapping[str, str]) -> AbstractContextManager[SnapshotReader]:
-    from ts_uploader.snapshots.cluster_reader import ClusterReader  # noqa: PLC0415  (librdkafka: agents use it seldom)
-
-    return ClusterReader(broker_id, settings)
+    return security_of(client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn()))
 
 
 def open_snapshots(
@@ -211,8 +179,15 @@ def open_snapshots(
 ) -> SnapshotWriter | None:
     """Return the writer of an agent; None without one, which is logged unless the operator switched it off."""
     try:
-        open_reader = reader_of(environment, config)
+        if security_for_snapshots(environment, config) is None:
+            return None
     except ConfigurationError as error:
         log.warning("snapshots_off", message=OFF, problems=list(error.problems))
         return None
-    return None if open_reader is None else SnapshotWriter(keys, open_reader, stores, metrics, note)
+
+    def read(time: int) -> tuple[ClusterSnapshot, GroupsSnapshot]:
+        security = security_for_snapshots(environment, config)  # certificates and keys can be new
+        assert security is not None  # noqa: S101  (as above)
+        return read_cluster(security, environment.broker_id, time)
+
+    return SnapshotWriter(keys, read, stores, metrics, note)

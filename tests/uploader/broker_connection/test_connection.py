@@ -22,7 +22,7 @@ from ts_uploader.broker_connection.connection import (
 from ts_uploader.broker_connection.encoding import compact_string
 from ts_uploader.broker_connection.security import security_of
 from ts_uploader.leadership.kraft.listener import client_settings
-from ts_uploader.snapshots.raw_requests import describe_client_quotas
+from ts_uploader.snapshots.access_requests import describe_client_quotas
 
 SECONDS = 20.0
 QUOTAS = b"\0\0\0\0\0"

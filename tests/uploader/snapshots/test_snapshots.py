@@ -1,7 +1,7 @@
 """Snapshots of real clusters: what they contain, what a change is, who writes, and which rights they need."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,14 +43,15 @@ from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_common.store.contract import Condition, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
+from ts_uploader.broker_connection.connection import NoAnswer
+from ts_uploader.broker_connection.security import security_of
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.findings import Severity
-from ts_uploader.leadership.kraft.admin_requests import BrokerAway
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
-from ts_uploader.snapshots.cluster_reader import ClusterReader
+from ts_uploader.snapshots.cluster_reader import read_cluster
 from ts_uploader.snapshots.snapshot_check import snapshot_findings
-from ts_uploader.snapshots.snapshot_writer import SnapshotReader, SnapshotWriter, open_snapshots
+from ts_uploader.snapshots.snapshot_writer import SnapshotWriter, open_snapshots
 
 KEYS = ClusterKeys("prod", 5)
 AT = 1_795_964_400_000  # 2026-11-29T15:00:00Z
@@ -141,15 +142,15 @@ def test_a_snapshot_has_what_the_cluster_has(
         assert found.users == (User("agent", {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}),)
     else:
         assert (found.kafka, found.acls, found.users) == ("3.9", (), ())
-    assert groups.groups[GROUP] == {TopicPartition(TOPIC, 0): GroupOffset(0, -1, "note")}
+    assert groups.groups[GROUP] == {TopicPartition(TOPIC, 0): GroupOffset(0, -1, "note\0")}  # as librdkafka writes it
 
 
 def test_an_identity_without_rights_has_unknown_fields_and_check_names_the_rights(secured_kraft: LocalCluster) -> None:
     """A guest sees nothing; null is not an empty list, and `ts-uploader check` names each right."""
     listener = {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
     guest = {"sasl.username": "guest2", "sasl.password": PASSWORD}
-    with ClusterReader(1, client_settings({**secured_kraft.brokers[1].properties, **listener}, guest, "")) as reader:
-        found, groups = reader.cluster(AT), reader.groups(AT)
+    settings = client_settings({**secured_kraft.brokers[1].properties, **listener}, guest, "")
+    found, groups = read_cluster(security_of(settings), 1, AT)
     assert (found.quotas, found.acls, found.users) == (None, None, None)
     assert {each.configs for each in found.brokers.values()} == {None}
     assert (found.topics, groups.groups) == ({}, {})
@@ -185,56 +186,44 @@ def test_check_and_agent_name_what_is_missing_for_a_connection(secured_kraft: Lo
     assert found.severity is Severity.HINT
 
 
-class MadeReader:
+class MadeCluster:
     """A cluster whose content a test sets, and which counts how often it is read."""
 
     def __init__(self) -> None:
-        self.unread: str | None = None
         self.topics: Mapping[str, Topic] = {}
         self.error: Exception | None = None
-        self.read = 0
+        self.reads = 0
 
-    def cluster(self, time: int) -> ClusterSnapshot:
-        self.read += 1
+    def read(self, time: int) -> tuple[ClusterSnapshot, GroupsSnapshot]:
+        self.reads += 1
         if self.error is not None:
             raise self.error
-        return ClusterSnapshot(time, 1, "4.1", self.topics, {}, (), (), ())
-
-    def groups(self, time: int) -> GroupsSnapshot:
-        return GroupsSnapshot(time, {})
-
-    def lacking(self) -> list[tuple[str, str]]:
-        return []
-
-    @contextmanager
-    def opened(self) -> Iterator[SnapshotReader]:
-        yield self
+        return ClusterSnapshot(time, 1, "4.1", self.topics, {}, (), (), ()), GroupsSnapshot(time, {})
 
 
 def writer_of(
-    reader: MadeReader, store: ObjectStore, metrics: Metrics, now: list[int], noted: list[str] | None = None
+    cluster: MadeCluster, store: ObjectStore, metrics: Metrics, now: list[int], noted: list[str] | None = None
 ) -> SnapshotWriter:
-    opened: Callable[[], AbstractContextManager[SnapshotReader]] = reader.opened
     note = (lambda *_: None) if noted is None else lambda _, __, reason: noted.append(reason)
-    return SnapshotWriter(KEYS, opened, lambda: [store], metrics, note, lambda: now[0] / 1000)
+    return SnapshotWriter(KEYS, cluster.read, lambda: [store], metrics, note, lambda: now[0] / 1000)
 
 
 def test_one_agent_reads_in_five_minutes_and_a_change_has_a_snapshot_of_its_minute(
     store: ObjectStore, metrics: Metrics
 ) -> None:
     """Two agents, six rounds of each: two changes, which different agents meet, and the next hour."""
-    now, reader = [AT + 7 * MINUTE + 1], MadeReader()
-    one, two = writer_of(reader, store, metrics, now), writer_of(reader, store, metrics, now)
+    now, cluster = [AT + 7 * MINUTE + 1], MadeCluster()
+    one, two = writer_of(cluster, store, metrics, now), writer_of(cluster, store, metrics, now)
     for changed in (False, True, False, True, False):
         if changed:
-            reader.topics = {**reader.topics, f"t{len(reader.topics)}": Topic("a", ((1,),), {})}
+            cluster.topics = {**cluster.topics, f"t{len(cluster.topics)}": Topic("a", ((1,),), {})}
         for each in (one, two):
             each.write()
         one, two = two, one
         now[0] += FIVE_MINUTES
     now[0] = AT + HOUR + MINUTE
     one.write()
-    assert reader.read == 6
+    assert cluster.reads == 6
     assert ClusterSnapshot.times(store, KEYS) == [AT, AT + 12 * MINUTE, AT + 22 * MINUTE, AT + HOUR]
     assert GroupsSnapshot.times(store, KEYS) == [AT + minutes * MINUTE for minutes in (5, 10, 15, 20, 25, 60)]
 
@@ -261,9 +250,9 @@ def test_what_an_agent_may_not_read_is_no_change() -> None:
 
 def test_a_broker_that_fails_ends_nothing_and_the_next_round_writes(store: ObjectStore, metrics: Metrics) -> None:
     """A failure is counted, noted and logged; after three in a row the agent's condition has the reason."""
-    now, reader, noted = [AT], MadeReader(), list[str]()
-    writer = writer_of(reader, store, metrics, now, noted)
-    reader.error = BrokerAway("no route to host")
+    now, cluster, noted = [AT], MadeCluster(), list[str]()
+    writer = writer_of(cluster, store, metrics, now, noted)
+    cluster.error = NoAnswer("no route to host")
     told = []
     for _ in range(3):
         with structlog.testing.capture_logs() as logs:
@@ -275,7 +264,7 @@ def test_a_broker_that_fails_ends_nothing_and_the_next_round_writes(store: Objec
     assert noted == ["no route to host"] * 3
     assert metrics.errors.labels(WRITE_SNAPSHOT, "other")._value.get() == 3
     assert (list(store.list()), metrics.snapshot_time._value.get()) == ([], 0)
-    reader.error = None
+    cluster.error = None
     writer.write()
     assert (writer.failing, metrics.snapshot_time._value.get()) == (None, now[0] / 1000)
     assert ClusterSnapshot.times(store, KEYS) == [AT]
@@ -285,7 +274,7 @@ def test_a_round_that_failed_before_the_groups_is_repeated_by_the_next_agent(
     store: ObjectStore, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The groups' object is written last, so without it no agent counts the five minutes as done."""
-    now, reader = [AT], MadeReader()
+    now, cluster = [AT], MadeCluster()
     put = store.put
 
     def denied(key: str, body: bytes, *, condition: Condition) -> ObjectInfo:
@@ -294,16 +283,16 @@ def test_a_round_that_failed_before_the_groups_is_repeated_by_the_next_agent(
         return put(key, body, condition=condition)
 
     monkeypatch.setattr(store, "put", denied)
-    writer_of(reader, store, metrics, now).write()
+    writer_of(cluster, store, metrics, now).write()
     monkeypatch.undo()
     assert (ClusterSnapshot.times(store, KEYS), GroupsSnapshot.times(store, KEYS)) == ([AT], [])
-    writer_of(reader, store, metrics, now).write()
-    assert (reader.read, GroupsSnapshot.times(store, KEYS)) == (2, [AT])
+    writer_of(cluster, store, metrics, now).write()
+    assert (cluster.reads, GroupsSnapshot.times(store, KEYS)) == (2, [AT])
 
 
 def test_a_damaged_snapshot_does_not_prevent_the_next(store: ObjectStore, metrics: Metrics) -> None:
     """The hour's object cannot be read: the round writes that of its minute, which may be the hour's first."""
-    now, reader = [AT + HOUR + 7 * MINUTE], MadeReader()
+    now, cluster = [AT + HOUR + 7 * MINUTE], MadeCluster()
     store.put(ClusterSnapshot.key(KEYS, AT), b"damaged")
-    writer_of(reader, store, metrics, now).write()
+    writer_of(cluster, store, metrics, now).write()
     assert ClusterSnapshot.newest(store, KEYS, now[0]) is not None

@@ -1,4 +1,4 @@
-"""Requests to the local broker about what it leads, through librdkafka.
+"""Requests to the local broker, through librdkafka. The agent's only module that imports confluent-kafka.
 
 A librdkafka client has every broker of the cluster after its first answer, and chooses the one that receives a request:
 
@@ -12,24 +12,38 @@ A librdkafka client has every broker of the cluster after its first answer, and 
 A request must never create its topic (`allow.auto.create.topics`): this client names topics that are being deleted.
 """
 
+import concurrent.futures
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import structlog
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as TheirPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AdminClient,
     ConfigResource,
     ConfigSource,
     OffsetSpec,
     ResourceType,
 )
 
-from ts_common.errors import TransientError
+from ts_common.config.cluster_config import KAFKA_CLIENT as PREFIX
+from ts_common.errors import ConfigurationError, TransientError
 from ts_common.model import TopicPartition
-from ts_uploader.leadership.kraft.admin_requests import DENIALS, AdminRequests, BrokerAway, kafkas_id
 
 log = structlog.get_logger()
 
+_LEAST_SECONDS = 0.1
+_TO_KAFKAS = str.maketrans("+/", "-_", "=")  # librdkafka writes ids as plain base64, Kafka as URL-safe base64
+_OURS: Mapping[str, Any] = {
+    "client.id": "ts-uploader",
+    "allow.auto.create.topics": False,
+    "log_level": 0,  # librdkafka writes each refused connection to stderr; the error callback receives them as well
+    "reconnect.backoff.max.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": -1,
+    "receive.message.max.bytes": 16 << 20,  # far above any answer to these requests; librdkafka's default is 100 MB
+}
 _DYNAMIC = {
     ResourceType.TOPIC: {ConfigSource.DYNAMIC_TOPIC_CONFIG.value},
     ResourceType.BROKER: {
@@ -37,6 +51,16 @@ _DYNAMIC = {
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value,
     },
 }
+_DENIALS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class BrokerAway(TransientError):
+    """The local broker gave no answer, or another broker gave one."""
 
 
 class AnsweredByAnother(TransientError):
@@ -64,7 +88,9 @@ class BrokerClient:
     def __init__(self, broker_id: int, settings: Mapping[str, str], answer_seconds: float) -> None:
         self._id = broker_id
         self._settings = dict(settings)
-        self._requests = AdminRequests(settings, answer_seconds)
+        self._answer_seconds = answer_seconds
+        self._last_error = ""
+        self._admin = self._new_admin()
 
     @property
     def bootstrap(self) -> str:
@@ -80,13 +106,12 @@ class BrokerClient:
             Denied: no permission to DESCRIBE the topic.
             NotAvailable: another error of the topic.
         """
-        requests = self._requests
         try:
-            answer = requests.admin.list_topics(topic, timeout=requests.answer_seconds)
+            answer = self._admin.list_topics(topic, timeout=self._answer_seconds)
         except KafkaException as error:
-            raise requests.away(error) from error
+            raise self._away(error) from error
         finally:
-            requests.call_back()
+            self._admin.poll(0)  # calls the error callback
         if answer.orig_broker_id != self._id:
             raise AnsweredByAnother(f"broker {answer.orig_broker_id} answered")
         found = answer.topics.get(topic)
@@ -95,7 +120,7 @@ class BrokerClient:
         if found.error is not None:
             if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
-            if found.error.code() in DENIALS:
+            if found.error.code() in _DENIALS:
                 raise Denied(found.error.str())
             raise NotAvailable(found.error.str())
         return {number: partition.leader for number, partition in found.partitions.items()}
@@ -103,9 +128,9 @@ class BrokerClient:
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of these topics, as Kafka writes them, without those that are unknown at this moment."""
         wanted = TopicCollection(sorted(topics))
-        requests = self._requests
-        found, _ = requests.collect(requests.admin.describe_topics(wanted, request_timeout=requests.answer_seconds))
-        return {topic: kafkas_id(description.topic_id) for topic, description in found.items()}
+        answers = self._admin.describe_topics(wanted, request_timeout=self._answer_seconds)
+        found, _ = self._collect(answers)
+        return {topic: str(description.topic_id).translate(_TO_KAFKAS) for topic, description in found.items()}
 
     def epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the leader epoch of each of these partitions that this broker leads.
@@ -117,11 +142,10 @@ class BrokerClient:
         checkpoint. Below min.insync.replicas the high watermark does not move, so this state can last.
         """
         wanted = {TheirPartition(each.topic, each.partition): OffsetSpec.latest() for each in partitions}  # type: ignore[no-untyped-call]
-        requests = self._requests
-        answers = requests.admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=requests.answer_seconds
+        answers = self._admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._answer_seconds
         )
-        found, failed = requests.collect(answers)
+        found, failed = self._collect(answers)
         epochs = {theirs: answer.leader_epoch for theirs, answer in found.items() if answer.leader_epoch is not None}
         unavailable = [theirs for theirs, code in failed.items() if code == KafkaError.OFFSET_NOT_AVAILABLE]
         return {
@@ -155,21 +179,40 @@ class BrokerClient:
         Raises:
             BrokerAway: a file that the settings name cannot be read at this moment; the former client stays.
         """
-        self._requests.restart()
+        try:
+            admin = self._new_admin()
+        except ConfigurationError as error:
+            raise BrokerAway("; ".join(error.problems)) from error
+        self.close(0.0)
+        self._admin = admin
 
     def close(self, seconds: float) -> None:
-        """Close the client as `AdminRequests.close`."""
-        self._requests.close(seconds)
+        """Close the client on another thread, and wait for that at most this long.
+
+        During a handshake with a broker that does not answer, librdkafka closes slowly.
+        """
+        held = [self._admin]
+        del self._admin
+        thread = threading.Thread(target=held.clear, name="kafka-close", daemon=True)
+        thread.start()
+        thread.join(seconds)
+
+    def _new_admin(self) -> AdminClient:
+        try:
+            settings: dict[str, Any] = {**_OURS, **self._settings, "error_cb": self._take_error}
+            return AdminClient(settings)
+        except KafkaException as error:
+            rejected = f"librdkafka rejects {PREFIX}* or the settings of the broker's file: {error.args[0].str()}"
+            raise ConfigurationError("the connection to the broker", [rejected]) from error
 
     def _overrides(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, str] | None]:
-        requests = self._requests
-        answers = requests.admin.describe_configs(resources, request_timeout=requests.answer_seconds, broker=self._id)
-        found, failed = requests.collect(answers)
+        answers = self._admin.describe_configs(resources, request_timeout=self._answer_seconds, broker=self._id)
+        found, failed = self._collect(answers)
         # Error codes of librdkafka are below 0, those of brokers above.
         if not found and all(code < 0 for code in failed.values()):
-            raise BrokerAway(requests.last_error)
+            raise BrokerAway(self._last_error)
         known: dict[ConfigResource, dict[str, str] | None] = {
-            resource: None for resource, code in failed.items() if code in DENIALS
+            resource: None for resource, code in failed.items() if code in _DENIALS
         }
         for resource, entries in found.items():
             dynamic = _DYNAMIC[resource.restype]
@@ -179,3 +222,31 @@ class BrokerClient:
                 if entry.source in dynamic and entry.value is not None and not entry.is_sensitive
             }
         return known
+
+    def _collect(
+        self, answers: Mapping[Any, "concurrent.futures.Future[Any]"]
+    ) -> tuple[dict[Any, Any], dict[Any, int]]:
+        """Return the answers, and the error codes of the requests that failed."""
+        found, failed = {}, {}
+        # librdkafka ends each request at its timeout; this waits a little longer, once for all of them.
+        concurrent.futures.wait(answers.values(), self._answer_seconds + _LEAST_SECONDS)
+        self._admin.poll(0)  # calls the error callback
+        for request, answer in answers.items():
+            try:
+                found[request] = answer.result(0)
+            except KafkaException as error:
+                failed[request] = error.args[0].code()
+                self._last_error = self._last_error or error.args[0].str()
+            except concurrent.futures.TimeoutError:
+                failed[request] = KafkaError._TIMED_OUT
+        if found:
+            self._last_error = ""
+        return found, failed
+
+    def _take_error(self, error: KafkaError) -> None:
+        # "All brokers down" follows the reason, and contains less.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:
+            self._last_error = error.str()
+
+    def _away(self, error: KafkaException) -> BrokerAway:
+        return BrokerAway(self._last_error or error.args[0].str())

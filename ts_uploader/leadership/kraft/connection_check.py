@@ -6,8 +6,7 @@ from itertools import islice
 from ts_common.store.retry import check_policy
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, ok, unanswered, warning
-from ts_uploader.leadership.kraft.admin_requests import BrokerAway
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerClient, Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 
 _MOST_TOPICS = 200  # one request each
 _CLOSE_SECONDS = 2.0

@@ -47,8 +47,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.denied_requests import DeniedRequest, DeniedRequests
-from ts_uploader.leadership.kraft.admin_requests import BrokerAway
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerClient, Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.connection_check import kraft_findings
 from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
 from ts_uploader.leadership.kraft.polled_partitions import KnownPartition, Turns

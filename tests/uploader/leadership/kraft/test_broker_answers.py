@@ -3,8 +3,7 @@
 import pytest
 
 from tests.fuzz.answers.broker import FakeBroker
-from ts_uploader.leadership.kraft.admin_requests import BrokerAway
-from ts_uploader.leadership.kraft.broker_client import BrokerClient
+from ts_uploader.leadership.kraft.broker_client import BrokerAway, BrokerClient
 
 
 @pytest.mark.parametrize("length", [(16 << 20) + 5, (1 << 31) - 1, -1])

@@ -12,8 +12,7 @@ from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.kraft import leadership as kraft
-from ts_uploader.leadership.kraft.admin_requests import BrokerAway
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerClient, Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.leadership import KraftLeadership
 from ts_uploader.leadership.kraft.polled_partitions import Turns
 from ts_uploader.messages.observations import Led, NotLed
