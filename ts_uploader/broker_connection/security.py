@@ -14,9 +14,7 @@ from ts_common.config.cluster_config import KAFKA_CLIENT as PREFIX
 from ts_common.errors import ConfigurationError
 from ts_uploader.broker_connection.scram import HASHES
 from ts_uploader.leadership.zookeeper.jks import StoreError
-from ts_uploader.leadership.zookeeper.key_stores import own_certificate_pem
 from ts_uploader.leadership.zookeeper.security import StoreType
-from ts_uploader.leadership.zookeeper.tls import load_own_certificate
 
 SOURCE: Final = "the raw connection to the broker"
 PLAIN: Final = "PLAIN"
@@ -101,12 +99,25 @@ def _read_context(settings: Mapping[str, str]) -> ssl.SSLContext:
         context.load_default_certs()
     if ciphers := settings.get("ssl.cipher.suites"):
         context.set_ciphers(ciphers)
+    _take_certificate(context, settings)
+    return context
+
+
+def _take_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    """Set the client's own certificate, if there is one."""
     password = settings.get("ssl.key.password", "")
-    if keystore := settings.get("ssl.keystore.location"):
+    if certificate := settings.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, settings.get("ssl.key.location"), password)
+        return
+    keystore, own = settings.get("ssl.keystore.location"), settings.get("ssl.certificate.pem")
+    if not keystore and not own:
+        return
+    # Here, because cryptography needs 10 MB of memory.
+    from ts_uploader.leadership.zookeeper.key_stores import own_certificate_pem  # noqa: PLC0415
+    from ts_uploader.leadership.zookeeper.tls import load_own_certificate  # noqa: PLC0415
+
+    if keystore:
         secret = settings.get("ssl.keystore.password", "")
         load_own_certificate(context, own_certificate_pem(Path(keystore), StoreType.PKCS12, secret))
-    elif certificate := settings.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, settings.get("ssl.key.location"), password)
-    elif own := settings.get("ssl.certificate.pem"):
+    else:
         load_own_certificate(context, f"{settings.get('ssl.key.pem', '')}\n{own}".encode(), password)
-    return context
