@@ -142,12 +142,14 @@ class Snapshot(StoredObject):
 
         Raises:
             PreconditionFailed: another agent wrote it.
-            CorruptData: it is larger than readers accept.
+            CorruptData: readers would reject it: it is too large, or has a value that Kafka never has.
             OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         """
         key = self.key(keys, at)
+        data = checked(self.encode(), key, self._form.most)
+        self.decode(data, key)  # a broker can send any value
         packer = zlib.compressobj(wbits=_GZIP)
-        packed = packer.compress(checked(self.encode(), key, self._form.most)) + packer.flush()
+        packed = packer.compress(data) + packer.flush()
         store.put(key, packed, condition=IfAbsent())
 
 

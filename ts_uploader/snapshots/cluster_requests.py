@@ -166,6 +166,8 @@ def describe_configs(
         error, message = answer.int16(), answer.string()
         answer.int8()
         name, settings = answer.string() or "", answer.array(setting)
+        if name not in names:
+            raise CorruptData(f"{connection.name}: DescribeConfigs has {name!r}, which was not requested")
         if error not in {0, _UNKNOWN_TOPIC, _TOPIC_DENIED, CLUSTER_DENIED}:
             raise request_failed(connection, "DescribeConfigs", error, message)
         return name, error, settings

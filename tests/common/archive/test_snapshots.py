@@ -3,12 +3,13 @@
 import gzip
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnapshot, GroupOffset, GroupsSnapshot
+from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnapshot, GroupOffset, GroupsSnapshot, Quota
 from ts_common.errors import CorruptData, PreconditionFailed
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -103,3 +104,11 @@ def test_a_bomb_is_unpacked_to_the_bound_only(store: ObjectStore) -> None:
     store.put(ClusterSnapshot.key(KEYS, AT), bomb)
     with pytest.raises(CorruptData, match="unpacks to more than 67108864 bytes"):
         ClusterSnapshot.load(store, KEYS, AT)
+
+
+def test_a_snapshot_that_readers_would_reject_is_not_written(store: ObjectStore) -> None:
+    """A broker can send any number: one that is not finite would make the object no JSON."""
+    quotas = (Quota({"user": "a"}, {"producer_byte_rate": float("nan")}),)
+    with pytest.raises(CorruptData, match="NaN is not a number of JSON"):
+        replace(cluster_at(AT), quotas=quotas).put(store, KEYS, AT)
+    assert list(store.list()) == []

@@ -1,0 +1,145 @@
+"""Answers to the requests of a snapshot: whole ones, each beginning of one, and mutated ones."""
+
+import random
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from tests.fuzz.mutate import mutate_bytes
+from tests.matrix import examples
+from ts_common.archive.snapshots import Acl, GroupOffset, Quota, User
+from ts_common.errors import CorruptData
+from ts_common.model import TopicPartition
+from ts_uploader.broker_connection.connection import Api, BrokerConnection
+from ts_uploader.broker_connection.encoding import Reader, compact_string, string
+from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
+from ts_uploader.snapshots.cluster_requests import (
+    ConfigSource,
+    Metadata,
+    Node,
+    RequestFailed,
+    ResourceType,
+    Right,
+    configs_of,
+    describe_configs,
+    describe_metadata,
+    fetch_offsets,
+    list_groups,
+)
+
+
+class Answering:
+    """A connection that has one answer."""
+
+    name = "broker"
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def request(self, api: Api, version: int, body: bytes, *, flexible: bool = False) -> Reader:
+        del version, body, flexible
+        return Reader(self._body, f"the response to {api.name}")
+
+
+def asked(ask: Callable[[BrokerConnection], Any], body: bytes) -> Any:
+    return ask(cast("BrokerConnection", Answering(body)))
+
+
+def one(value: bytes) -> bytes:
+    """An ARRAY of one."""
+    return struct.pack(">i", 1) + value
+
+
+def compact(value: bytes) -> bytes:
+    """A COMPACT_ARRAY of one."""
+    return b"\2" + value
+
+
+HEAD = struct.pack(">ih", 0, 0)  # throttle time, and no error
+FAILED = struct.pack(">ih", 0, 42)
+NUMBERS = compact(struct.pack(">i", 1))
+PARTITION = struct.pack(">hiii", 0, 0, 1, 5) + NUMBERS * 3 + b"\0"
+TOPIC = b"\0\0" + compact_string("t") + b"\1" * 16 + b"\0" + compact(PARTITION) + struct.pack(">i", 0) + b"\0"
+SETTING = string("retention.ms") + string("5") + b"\0\1\0" + one(string("log.retention.ms") + string("7") + b"\5")
+SECRET = string("sasl.jaas.config") + string("hush") + b"\0\1\1" + one(string("x") + string(None) + b"\5")
+ANSWERS: dict[str, tuple[Callable[[BrokerConnection], Any], bytes, Any]] = {
+    "Metadata": (
+        describe_metadata,
+        struct.pack(">i", 0)
+        + compact(struct.pack(">i", 1) + compact_string("h") + struct.pack(">i", 9092) + b"\0" + b"\0")
+        + compact_string("id")
+        + struct.pack(">i", 1)
+        + compact(TOPIC)
+        + struct.pack(">i", 1 << Right.DESCRIBE)
+        + b"\0",
+        Metadata((Node(1, "h", 9092, None),), {"t": ("AQEBAQEBAQEBAQEBAQEBAQ", ((1,),))}, 1 << 8),
+    ),
+    "DescribeConfigs": (
+        lambda connection: configs_of(
+            describe_configs(connection, ResourceType.TOPIC, ["t"]).get("t"), ConfigSource.DYNAMIC_TOPIC
+        ),
+        struct.pack(">i", 0)
+        + one(b"\0\0" + string(None) + b"\2" + string("t") + struct.pack(">i", 2) + SETTING + SECRET),
+        {"retention.ms": "5"},
+    ),
+    "ListGroups": (list_groups, HEAD + one(string("g") + string("consumer")), ["g"]),
+    "OffsetFetch": (
+        lambda connection: fetch_offsets(connection, "g"),
+        struct.pack(">i", 0)
+        + one(string("t") + one(struct.pack(">iqi", 3, 5, 7) + string("note") + b"\0\0"))
+        + b"\0\0",
+        {TopicPartition("t", 3): GroupOffset(5, 7, "note")},
+    ),
+    "DescribeAcls": (
+        describe_acls,
+        HEAD + string(None) + one(b"\2" + string("t") + b"\4" + one(string("User:a") + string("*") + b"\x63\3")),
+        (Acl("TOPIC", "t", "PREFIXED", "User:a", "*", "UNKNOWN_99", "ALLOW"),),
+    ),
+    "DescribeClientQuotas": (
+        describe_client_quotas,
+        HEAD
+        + string(None)
+        + one(one(string("user") + string(None)) + one(string("request_percentage") + struct.pack(">d", 2.5))),
+        (Quota({"user": None}, {"request_percentage": 2.5}),),
+    ),
+    "DescribeUserScramCredentials": (
+        describe_scram_users,
+        HEAD
+        + b"\0"
+        + compact(compact_string("a") + b"\0\0\0" + compact(b"\1" + struct.pack(">i", 4096) + b"\0") + b"\0")
+        + b"\0",
+        (User("a", {"SCRAM-SHA-256": 4096}),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_whole_answer_is_read_and_no_beginning_of_it(name: str) -> None:
+    """The last byte of a flexible answer ends its tagged fields, which no reader needs."""
+    ask, body, expected = ANSWERS[name]
+    assert asked(ask, body) == expected
+    ends = body.removesuffix(b"\0") if name in {"Metadata", "DescribeUserScramCredentials"} else body
+    for size in range(len(ends)):
+        with pytest.raises(CorruptData, match="is malformed"):
+            asked(ask, body[:size])
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_mutated_answer_is_read_or_is_corrupt_data(name: str) -> None:
+    """No other error, and no hour of work: a list is never longer than the bytes that remain."""
+    ask, body, _ = ANSWERS[name]
+    chance = random.Random(name)
+    for _ in range(examples(20_000, quick=1_000)):
+        try:
+            asked(ask, mutate_bytes(chance, body))
+        except CorruptData as error:
+            assert len(str(error)) < 1_000  # noqa: PT017  (most mutations are harmless)
+
+
+@pytest.mark.parametrize("name", ["ListGroups", "DescribeAcls", "DescribeClientQuotas", "DescribeUserScramCredentials"])
+def test_an_error_code_that_is_no_denial_is_named(name: str) -> None:
+    """An error is never an empty answer: the snapshot would have lost what it means."""
+    with pytest.raises(RequestFailed, match=f"{name} failed with error code 42"):
+        asked(ANSWERS[name][0], FAILED + ANSWERS[name][1][len(FAILED) :])
