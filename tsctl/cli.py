@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "sql": ("sql", "sql"),
     "tables": ("tables", "tables"),
     "hold": ("hold", "hold"),
+    "meta": ("meta", "meta"),
     "status": ("status", "status"),
     "cost": ("cost", "cost"),
     "gc": ("gc", "gc"),

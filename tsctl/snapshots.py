@@ -1,0 +1,118 @@
+"""Metadata snapshots of an archive with several stores: the one at a time, and the differences between two."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.snapshots import Acl, ClusterSnapshot, Quota, Snapshot
+from ts_common.store.contract import ObjectStore
+
+_Snapshot = TypeVar("_Snapshot", bound=Snapshot)
+_DEFAULT: Final = "<default>"  # as kafka-configs shows an entity without a name
+
+# The parts of a snapshot by kind and name: what each has, by name; None if it is unknown.
+_Parts = Mapping[tuple[str, str], Mapping[str, str] | None]
+
+
+def snapshot_at(stores: Iterable[ObjectStore], keys: ClusterKeys, kind: type[_Snapshot], at: int) -> _Snapshot | None:
+    """Return the newest snapshot at or before a time; each store of an archive has all, unless a write failed.
+
+    Args:
+        at: milliseconds since the epoch.
+
+    Raises:
+        CorruptData, NewerFormat: it is damaged, or of a later release.
+        StoreUnavailable, AccessDenied, BucketMissing: a store failed.
+    """
+    found = (kind.newest(store, keys, at) for store in stores)
+    return max((each for each in found if each is not None), key=lambda each: each.time, default=None)
+
+
+def times_of(
+    stores: Iterable[ObjectStore], keys: ClusterKeys, kind: type[Snapshot], since: int
+) -> dict[int, ObjectStore]:
+    """Return the times of all snapshots from a time on, ascending, each with a store that has it.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: a store failed.
+    """
+    found = {time: store for store in stores for time in kind.times(store, keys, since)}
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A difference between two snapshots.
+
+    Attributes:
+        kind: such as `topic`, `topic config`, `acl`.
+        name: of the topic, broker, entity or user.
+        what: a setting, a partition, a limit.
+        before: None if it was not there.
+        after: None if it is not there any more.
+    """
+
+    kind: str
+    name: str
+    what: str
+    before: str | None
+    after: str | None
+
+
+def changes(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Change]:
+    """Yield the differences by kind and name. What is unknown in one of the two is no difference."""
+    one, other = dict(_parts(before)), dict(_parts(after))
+    unknown = _unknown_kinds(before) | _unknown_kinds(after)
+    for part in sorted(one.keys() | other.keys()):
+        old, new = one.get(part, {}), other.get(part, {})
+        if part[0] in unknown or old is None or new is None:
+            continue
+        for what in sorted(old.keys() | new.keys()):
+            if old.get(what) != new.get(what):
+                yield Change(*part, what, old.get(what), new.get(what))
+
+
+def _unknown_kinds(snapshot: ClusterSnapshot) -> set[str]:
+    fields = {"quota": snapshot.quotas, "acl": snapshot.acls, "user": snapshot.users, "cluster": snapshot.kafka}
+    return {kind for kind, value in fields.items() if value is None}
+
+
+def _parts(snapshot: ClusterSnapshot) -> Iterator[tuple[tuple[str, str], Mapping[str, str] | None]]:
+    yield ("cluster", ""), {"version": snapshot.kafka or ""}
+    for name, topic in snapshot.topics.items():
+        partitions = {f"replicas of partition {n}": _listed(each) for n, each in enumerate(topic.partitions)}
+        yield ("topic", name), {"id": topic.id or "", **partitions}
+        yield ("topic config", name), topic.configs
+    for name, broker in snapshot.brokers.items():
+        if broker.host is not None:
+            yield ("broker", name), {"address": f"{broker.host}:{broker.port}", "rack": broker.rack or ""}
+        yield ("broker config", name), broker.configs
+    for quota in snapshot.quotas or ():
+        yield ("quota", entity_of(quota)), {name: f"{value:g}" for name, value in quota.limits.items()}
+    acls: dict[str, dict[str, str]] = {}
+    for acl in snapshot.acls or ():
+        acls.setdefault(resource_of(acl), {})[rule_of(acl)] = acl.permission
+    yield from ((("acl", resource), rules) for resource, rules in acls.items())
+    for user in snapshot.users or ():
+        yield ("user", user.name), {name: f"{count} iterations" for name, count in user.mechanisms.items()}
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def entity_of(quota: Quota) -> str:
+    """Return the entity of a quota as one text, such as `client-id=<default>, user=etl`."""
+    return ", ".join(f"{kind}={_DEFAULT if name is None else name}" for kind, name in sorted(quota.entity.items()))
+
+
+def resource_of(acl: Acl) -> str:
+    """Return the resource of an ACL as one text, such as `TOPIC orders` or `TOPIC orders* (prefix)`."""
+    name = f"{acl.name}* (prefix)" if acl.pattern == "PREFIXED" else acl.name
+    return f"{acl.resource_type} {name}"
+
+
+def rule_of(acl: Acl) -> str:
+    """Return who may or must not do what, such as `User:etl READ`; with the host, unless it is any."""
+    return f"{acl.principal} {acl.operation}{'' if acl.host == '*' else f' from {acl.host}'}"
