@@ -20,6 +20,7 @@ from tsctl.gc.policy_retention import PolicyRetention
 from tsctl.gc.report import Report, list_reports
 from tsctl.gc.retention import Retention, Skipped
 from tsctl.gc.run import FUSE_WAY_OUT, LOG_OF_DELETIONS, Found, Show, discarded_plans, run_once
+from tsctl.gc.snapshots import thin_snapshots
 from tsctl.output import Output, size
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class LocationResult:
     """What a run did in one location.
 
     Attributes:
-        old: what became of objects that retention, repairs and checks wrote, and whose time is over.
+        old: what became of objects that retention, repairs, checks and snapshots wrote, and whose time is over.
     """
 
     location: str
@@ -87,6 +88,7 @@ def run_archive(
             if plans:  # a run that is killed before leaves them, and what they hid, to the next
                 store.delete_matching(plans)
             result.old = delete_old(store, keys, policy.own, now, work.locked)
+            result.old = result.old.joined(thin_snapshots(store, archive.stores, keys, policy.meta, now, work.locked))
             _end(result)
         yield result
 
@@ -301,7 +303,8 @@ def _lines(result: LocationResult, grace: int) -> Iterator[str]:
         did = "nothing was hidden, shown or deleted" if report.skipped or found.fuse else "nothing is due"
         yield f"{did}; partitions checked, of topics with a rule: {found.partitions}"
     if result.old.removed:
-        yield f"{counted(len(result.old.removed), 'old object')} of reports, repairs and checks deleted"
+        old = counted(len(result.old.removed), "old object")
+        yield f"{old} of reports, repairs, checks and metadata snapshots deleted"
     yield f"report: tsctl gc log {report.run}"
 
 

@@ -291,6 +291,24 @@ class OwnObjects(_Strict):
     )
 
 
+class SnapshotKeeping(_Strict):
+    """Which metadata snapshots stay."""
+
+    every: _Days = Field(description="All snapshots stay for so long; at least 1d.")
+    hourly: _Days = Field(description="Then one of each hour stays for so long; at least `every`.")
+    daily: _Days | None = Field(
+        None,
+        description="Then one of each day stays for so long, and each change of the cluster; at least `hourly`. "
+        "Default: without an end.",
+    )
+
+    @model_validator(mode="after")
+    def _ascends(self) -> "SnapshotKeeping":
+        if not self.every <= self.hourly <= (self.hourly if self.daily is None else self.daily):
+            raise ValueError("every <= hourly <= daily is expected")
+        return self
+
+
 class EndedTopics(_Strict):
     """When everything is due of a topic that was deleted or created again, or at the old place of one that moved."""
 
@@ -318,6 +336,9 @@ class Policy(_Strict):
         description="The first rule that matches a topic applies to it. A topic without a rule keeps everything."
     )
     own: OwnObjects = Field({}, validate_default=True, description="How long objects of retention itself stay.")
+    meta: SnapshotKeeping | None = Field(
+        None, description="Which metadata snapshots stay. Default: all. While any hold of the cluster exists, all stay."
+    )
     deleted_topics: EndedTopics | None = Field(
         None, description="What is due of topics that no longer exist. Default: nothing."
     )

@@ -154,6 +154,21 @@ FOREIGN_OBJECT = FindingKind(
     "An object in the archive's directories has a name that no agent writes. Readers ignore it.",
     "Find out which program writes there. Remove the object if it is not needed.",
 )
+SNAPSHOT_DAMAGED = FindingKind(
+    "snapshot-damaged",
+    _DAMAGED,
+    "A metadata snapshot is malformed, or was written at another time than its name has. A restore and tsctl meta "
+    "cannot use it; no record is concerned.",
+    "Restore an older version of the object, or remove it: agents write the next one within an hour.",
+)
+SNAPSHOT_OLD = FindingKind(
+    "snapshot-old",
+    _SUSPICIOUS,
+    "Agents write to the store, and the newest metadata snapshot is more than three hours old. A restore would use old "
+    "topics, configurations and groups' offsets.",
+    "Run ts-uploader check next to a broker: it names the right or the connection that is missing. The log has "
+    "snapshot_not_written.",
+)
 BEGINNING = FindingKind(
     CommitState.BEGINNING.value,
     _INFORMATION,

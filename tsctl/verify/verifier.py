@@ -54,6 +54,7 @@ from tsctl.verify.inventory import PartitionListing, find_partitions, list_parti
 from tsctl.verify.lost_partitions import lost_partitions, read_high_watermarks
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, check_segment
+from tsctl.verify.snapshot_check import snapshot_findings
 
 DAY_SECONDS = 86_400.0
 _PARTITIONS_AT_ONCE = 4
@@ -143,6 +144,9 @@ class Verifier:
         known = OPERATION_POLICY(lambda: read_high_watermarks(self._store, self._keys))
         directories = OPERATION_POLICY(lambda: find_partitions(self._store, self._keys))
         self._findings = directories.findings if self._scope.all_topics else []
+        if self._scope.all_topics:
+            every = self._scope.depth is Depth.FULL
+            self._findings += snapshot_findings(self._store, self._keys, self._clock(), every=every)
         self._work = []
         self.topics = frozenset({*directories.partitions, *directories.topics, *(known or ())})
         old = self._clock() - self._scope.stuck_seconds

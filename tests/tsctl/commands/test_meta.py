@@ -153,7 +153,7 @@ def test_a_difference_names_what_was_and_what_is(named: tuple[str, ...], run: Ru
 def test_a_time_before_the_first_snapshot_is_an_error_with_a_way_out(
     archive: Archive, named: tuple[str, ...], run: Run, command: tuple[str, ...]
 ) -> None:
-    """So is a time that is none, and a damaged snapshot."""
+    """A text that is not a time, and a damaged snapshot are errors too."""
     ended = run("meta", *command, "--at", "2026-11-29T14:00Z", *named)
     assert ended.code == 2
     assert "no metadata snapshot at or before 2026-11-29T14:00:00.000Z; agents write them hourly" in ended.err

@@ -18,6 +18,7 @@ from tsctl.gc.policy import (
     OwnObjects,
     Policy,
     ReadBy,
+    SnapshotKeeping,
     TopicKeeping,
     TopicRule,
     parse_policy,
@@ -321,7 +322,7 @@ def test_the_page_lists_every_key_with_its_description() -> None:
     """And no other; its file is a policy."""
     section = PAGE.read_text().partition("\n## The policy file")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
-    models: tuple[type[BaseModel], ...] = (Policy, TopicRule, ReadBy, Fuse, OwnObjects, EndedTopics)
+    models: tuple[type[BaseModel], ...] = (Policy, TopicRule, ReadBy, Fuse, OwnObjects, EndedTopics, SnapshotKeeping)
     assert rows == [(name, field.description) for model in models for name, field in model.model_fields.items()]
     (file,) = blocks(PAGE, "The policy file", language="yaml")
     assert len(policy(file.text).rules) == 3
