@@ -27,6 +27,7 @@ from ts_endpoint.requests.metadata import MetadataHandler
 from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog, Location
+from ts_endpoint.topics.cluster_configs import ClusterConfigs
 from ts_reader.decode.arrow import to_arrow
 from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS
 from ts_reader.decode.columns import Projection
@@ -105,7 +106,8 @@ def serving(
     with ThreadPoolExecutor(4) as executor:
         feeds = Feeds(ChunkCache(cache_bytes), executor, most_batch_bytes)
         reads = Reads(feeds, executor, passes_holes=passes_holes)
-        context = Context(archive, OneNode(), permissions or EveryonePermitted(), keys.cluster)
+        configs = ClusterConfigs([location], refresh_seconds)
+        context = Context(archive, OneNode(), permissions or EveryonePermitted(), keys.cluster, configs.of)
         handlers: dict[Api, Handler] = {
             Api.METADATA: MetadataHandler(context),
             Api.FETCH: FetchHandler(context, reads, lambda _: room),

@@ -3,9 +3,11 @@
 - Quix Streams ends without `retention.ms`, and `kafka-topics --under-min-isr-partitions` without `min.insync.replicas`.
 - MirrorMaker 2 writes to its target each setting that is neither a default nor read-only. So retention is shown as a
   setting of the topic: a target with its own default of seven days would delete old records at once.
-- All others are read-only defaults, which MirrorMaker 2 leaves out: an archive has no settings of topics. A compacted
-  topic is `delete` here too, because nothing compacts it any more.
-- What an archive has no answer for is left out, for instance `message.timestamp.type`.
+- Settings that the topic has in the archived cluster are its settings here, by the newest metadata snapshot: a mirror
+  should have them. Those in `_OF_CLUSTER` are not, because they concern the cluster's brokers or its retention.
+- All others are read-only defaults, which MirrorMaker 2 leaves out. Without a snapshot, a compacted topic is `delete`
+  here: nothing compacts it any more.
+- What an archive has no answer for is left out, for instance `message.timestamp.type` without a snapshot.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from ts_common.archive.snapshots import Configs
 from ts_common.errors import TieredStorageError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_endpoint.contract import Session, in_lots, permitted_first
@@ -41,6 +44,7 @@ class _Source(IntEnum):
 class _Type(IntEnum):
     """Kafka's numbers of types (`ConfigType`)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -108,6 +112,14 @@ _SETTINGS: Final = (
     _Setting("retention.bytes", "log.retention.bytes", "-1", _Type.LONG, "Size deletes nothing.", is_topics=True),
     _Setting("retention.ms", "log.retention.ms", "-1", _Type.LONG, "Age deletes nothing.", is_topics=True),
 )
+_OF_CLUSTER: Final = frozenset(
+    {
+        *("retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes", "min.insync.replicas"),
+        *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+        *("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"),
+        "unclean.leader.election.enable",
+    }
+)
 _OF_TOPICS: Final = tuple(sorted((each for each in _SETTINGS if each.topic), key=lambda each: str(each.topic)))
 _OF_BROKERS: Final = tuple(sorted(_SETTINGS, key=lambda each: each.broker))
 
@@ -125,13 +137,18 @@ class DescribeConfigsHandler:
             "has_synonyms": body.include_synonyms,
             "is_documented": getattr(body, "include_documentation", False),
         }
-        # One entry serves all topics of the reply, because an archive has the same settings for each.
+        # One entry serves all topics of the reply, because an archive has the same defaults for each.
         of_topics = [each.of_topic(**shown) for each in _OF_TOPICS]
         of_brokers = [each.of_broker(**shown) for each in _OF_BROKERS]
         results = []
         distinct = _distinct(body.resources)
         for some in in_lots(permitted_first(distinct, lambda each: self._is_permitted(each, session))):
-            results += [await self._one(*each, distinct[each], session, of_topics, of_brokers) for each in some]
+            results += [
+                await self._one(
+                    *each, distinct[each], session, of_topics, of_brokers, has_synonyms=body.include_synonyms
+                )
+                for each in some
+            ]
             await asyncio.sleep(0)
         return {"results": results}
 
@@ -143,12 +160,14 @@ class DescribeConfigsHandler:
         session: Session,
         of_topics: list[Values],
         of_brokers: list[Values],
+        *,
+        has_synonyms: bool,
     ) -> Values:
         error, message, entries = ErrorCode.none, "", list[Values]()
         if kind == _Resource.TOPIC:
             error = await self._topic_error(name, session)
             if error is ErrorCode.none:
-                entries = of_topics
+                entries = _with_own(of_topics, await self._context.configs(name), has_synonyms=has_synonyms)
         elif kind != _Resource.BROKER:
             error, message = ErrorCode.invalid_request, "this endpoint has settings of topics and of brokers only"
         elif name == str(self._context.nodes.self_id):
@@ -191,6 +210,27 @@ def _distinct(resources: Iterable[Any]) -> dict[tuple[int, str], set[str] | None
         elif named is not None:
             named.update(each.configuration_keys)
     return found
+
+
+def _with_own(entries: list[Values], configs: Configs, *, has_synonyms: bool) -> list[Values]:
+    """Return the entries of a topic with the settings that it has in the archived cluster."""
+    own = {name: value for name, value in configs.items() if name not in _OF_CLUSTER}
+    if not own:
+        return entries
+    found = {each["name"]: each for each in entries}
+    for name, value in own.items():
+        default = found.get(name, {"config_type": _Type.UNKNOWN, "documentation": None, "synonyms": []})
+        synonym = {"name": name, "value": value, "source": _Source.TOPIC}
+        found[name] = {
+            **default,
+            "name": name,
+            "value": value,
+            "is_sensitive": False,
+            "synonyms": [synonym, *default["synonyms"]] if has_synonyms else [],
+            "config_source": _Source.TOPIC,
+            "read_only": False,
+        }
+    return [found[name] for name in sorted(found)]
 
 
 def _named(entries: Iterable[Values], names: Collection[str] | None) -> list[Values]:

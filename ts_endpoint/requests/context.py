@@ -3,21 +3,27 @@
 Clients send leader epochs of their metadata (KIP-320), and of the record before their position (KIP-595).
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.archive.snapshots import Configs
 from ts_common.errors import BatchTooLarge, TieredStorageError
 from ts_endpoint.contract import Permissions, Session
 from ts_endpoint.topics.archive import ServedArchive
+from ts_endpoint.topics.cluster_configs import NO_CONFIGS
 from ts_endpoint.topics.lost import LASTING
 from ts_endpoint.topics.partitions import Snapshot
 
 _LAST_WITHOUT_STORAGE_ERROR: Final = 5  # version of Fetch
 _FRANZ_GO: Final = "kgo"  # it repeats a Fetch after CORRUPT_MESSAGE in silence, and reports INVALID_RECORD
+
+
+async def _no_configs(_: str) -> Configs:
+    return NO_CONFIGS
 
 
 class Nodes(Protocol):
@@ -43,12 +49,14 @@ class Context:
 
     Attributes:
         cluster: the cluster's id, as clients see it.
+        configs: returns the settings that a topic has in the archived cluster.
     """
 
     archive: ServedArchive
     nodes: Nodes
     permissions: Permissions
     cluster: str
+    configs: Callable[[str], Awaitable[Configs]] = _no_configs
 
     def may_read(self, session: Session, topic: str) -> bool:
         """Return whether a client may read a topic, or an incarnation `topic~id` of it."""

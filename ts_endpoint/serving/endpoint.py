@@ -42,6 +42,7 @@ from ts_endpoint.status.pages import Pages, Pulse, Verdict
 from ts_endpoint.status.request_counts import RequestCounts
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog
+from ts_endpoint.topics.cluster_configs import ClusterConfigs
 from ts_reader.query.query import OnHole
 from ts_reader.reading.topics import other_width
 
@@ -246,7 +247,8 @@ class Endpoint:
             log.info("endpoint_stopped")
 
     def _handlers(self, security: Security, in_flight: BytesInFlight) -> Handlers:
-        context = Context(self._archive, self._peers, security.permissions, self._peers.cluster)
+        configs = ClusterConfigs(self._stores.locations)
+        context = Context(self._archive, self._peers, security.permissions, self._peers.cluster, configs.of)
         return {
             Api.METADATA: MetadataHandler(context),
             Api.DESCRIBE_CONFIGS: DescribeConfigsHandler(context),

@@ -1,6 +1,7 @@
 """Thin metadata snapshots by the policy's `meta`: all of some days, then one of each hour, then one of each day.
 
-A snapshot of the cluster that a change caused stays as long as those of days: an auditor reads its minute. Any hold that has not expired stops the thinning, because a snapshot has all topics.
+A snapshot of the cluster that a change caused stays as long as those of days: an auditor reads its minute. Any hold
+that has not expired stops the thinning, because a snapshot has all topics.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

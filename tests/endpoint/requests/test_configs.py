@@ -1,13 +1,16 @@
 """DescribeConfigs answers what is true of an archive, in the form of a broker."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from kio.schema.errors import ErrorCode
 
 from tests.endpoint.clients import call, module_of, run, serving
 from tests.made_archive import MadeArchive, batches
+from ts_common.archive.snapshots import HOUR, ClusterSnapshot, Topic
 from ts_endpoint.protocol.replies import encode_reply
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import SERVED, Api
@@ -87,3 +90,43 @@ def test_a_broker_describes_itself_alone(tmp_path: Path) -> None:
     assert (defaults["error_code"], defaults["configs"]) == (ErrorCode.none, [])
     assert other["error_code"] is group["error_code"] is ErrorCode.invalid_request
     assert other["error_message"] == "unexpected broker id '2'; expected 1, or no id"
+
+
+def test_a_topic_has_the_settings_of_the_newest_snapshot(tmp_path: Path) -> None:
+    """A mirror gets them; retention and what concerns the cluster's brokers stay those of the archive."""
+    archive = MadeArchive(tmp_path / "archive")
+    now = int(time.time() * 1000)
+    own = {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "1000",
+        "min.insync.replicas": "2",
+        "leader.replication.throttled.replicas": "*",
+    }
+    for age, configs in ((2, {"cleanup.policy": "delete,compact"}), (1, own)):
+        at = (now // HOUR - age) * HOUR
+        topics = {"t": Topic("id", ((1,),), configs), "u": Topic("id", ((1,),), None)}
+        ClusterSnapshot(at, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, at)
+    (result,) = described(tmp_path, (TOPIC, "t", None), include_synonyms=True)
+    assert [each["name"] for each in result["configs"]] == sorted(each["name"] for each in result["configs"])
+    found = {each["name"]: (each["value"], each["config_source"], each["read_only"]) for each in result["configs"]}
+    assert found["cleanup.policy"] == ("compact", 1, False)
+    assert found["message.timestamp.type"] == ("LogAppendTime", 1, False)
+    assert (found["retention.ms"][0], found["min.insync.replicas"]) == ("-1", ("1", 5, True))
+    assert "leader.replication.throttled.replicas" not in found
+    (policy,) = [each for each in result["configs"] if each["name"] == "cleanup.policy"]
+    assert [(each["name"], each["value"], each["source"]) for each in policy["synonyms"]] == [
+        ("cleanup.policy", "compact", 1),
+        ("log.cleanup.policy", "delete", 5),
+    ]
+
+
+def test_a_damaged_snapshot_leaves_the_settings_of_an_archive(tmp_path: Path) -> None:
+    """It is logged, and clients get an answer."""
+    archive = MadeArchive(tmp_path / "archive")
+    at = int(time.time() * 1000) // HOUR * HOUR
+    archive.store.put(ClusterSnapshot.key(archive.keys, at), b"damaged")
+    with structlog.testing.capture_logs() as logs:
+        (result,) = described(tmp_path, (TOPIC, "t", ("cleanup.policy",)))
+    assert [(each["value"], each["read_only"]) for each in result["configs"]] == [("delete", True)]
+    assert [each["event"] for each in logs] == ["snapshot_unreadable"]
