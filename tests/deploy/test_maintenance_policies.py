@@ -98,7 +98,7 @@ def test_a_collector_may_do_each_request_of_a_run_and_no_other(store_as: As) -> 
     assert len(etags) == 9
     assert store.delete_matching(etags) == DeleteOutcome(tuple(etags), (), {})
     assert store.delete_matching({copy: etag}) == DeleteOutcome((copy,), (), {})
-    assert all(removed(key) for key in (f"{KEYS.repairs}old.json", PROBE_NAME))
+    assert all(removed(key) for key in (f"{KEYS.repairs}old.json", f"{KEYS.meta}groups/old.json.gz", PROBE_NAME))
     assert [info.key for info in store.list(keys.prefix)] == sorted(kept)
     for key in (keys.commit, keys.log_start, incarnations, hold):
         outcome = store.delete_matching({key: store.head(key).etag})

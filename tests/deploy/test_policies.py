@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from tests.deploy.identities import BUCKET, KEYS, LOCATION, POLICIES, As, archiv
 from tests.spark.archives import Archive
 from ts_common.archive.group_offsets import Committed
 from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupsSnapshot
 from ts_common.archive.table_claims import claims_key
-from ts_common.errors import AccessDenied
+from ts_common.errors import AccessDenied, PreconditionFailed
 from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, IfMatch
 from ts_common.store.factory import open_store
@@ -54,6 +56,27 @@ def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) ->
     outside = f"s3://{BUCKET}/base/other"
     with closing(open_store(outside)) as other, pytest.raises(AccessDenied):
         other.put("a", b"x")
+
+
+def test_an_uploader_may_write_metadata_snapshots_and_an_endpoint_may_not(store_as: As) -> None:
+    """The right on `groups/` of the cluster is not one on `meta/groups/`."""
+    now = int(time.time() * 1000)
+    groups, hour = GroupsSnapshot(now // FIVE_MINUTES * FIVE_MINUTES, {}), now // HOUR * HOUR
+    cluster = ClusterSnapshot(hour, 1, None, {}, {}, (), (), ())
+    store = store_as("uploader")
+    cluster.put(store, KEYS, hour)
+    groups.put(store, KEYS, groups.time)
+    with pytest.raises(PreconditionFailed):
+        groups.put(store, KEYS, groups.time)
+    assert GroupsSnapshot.newest(store, KEYS, now) == groups
+    keys = (ClusterSnapshot.key(KEYS, hour), GroupsSnapshot.key(KEYS, groups.time))
+    assert not any(map(removed, keys))
+    endpoint = store_as("endpoint")
+    assert ClusterSnapshot.newest(endpoint, KEYS, now) == cluster
+    for key in keys:
+        with pytest.raises(AccessDenied):
+            endpoint.put(key, b"x")
+        assert not removed(key)
 
 
 def test_an_uploader_may_write_nothing_that_a_deletion_trusts(store_as: As) -> None:

@@ -200,7 +200,7 @@ def _rights(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
         return
     later, first = (keys.partition(TopicPartition(name, 0)) for name in (_LATER, _FIRST))
     own = [keys.log_start_copy(later), f"{keys.gc}{_LATER}"]
-    deletes = [*_removed_by_runs(later), *own, f"{keys.repairs}{_LATER}", _LATER]
+    deletes = [*_removed_by_runs(later), *own, f"{keys.repairs}{_LATER}", f"{keys.meta}{_LATER}", _LATER]
     puts = [later.log_start, *own]
     denied = [f"delete {key}: {error}" for key in deletes if (error := _denied_delete(store, key))]
     denied += [f"put {key}: {error}" for key in puts if (error := _denied_put(store, key))]
