@@ -12,13 +12,13 @@ _ABOUT = "metadata snapshots"
 
 def snapshot_findings(environment: Environment, config: ClusterConfig) -> list[Finding]:
     """Return whether snapshots are possible, and each right that this identity lacks; writes nothing."""
+    if not config.metadata_snapshots:
+        return [hint(_ABOUT, "switched off by ts.segment.uploader.metadata.snapshots")]
     try:
         security = security_for_snapshots(environment, config)
     except ConfigurationError as error:
         found, _, way_out = OFF.partition("; ")
         return [warning(_ABOUT, f"{found}: {'; '.join(error.problems)}", way_out)]
-    if security is None:
-        return [hint(_ABOUT, "switched off by ts.segment.uploader.metadata.snapshots")]
     try:
         lacks = lacking(security)
     except TransientError as away:

@@ -87,6 +87,7 @@ class SnapshotWriter:
         self._clock = clock
         self._closed = threading.Event()
         self._failures = 0  # in a row
+        self._off: Sequence[str] = ()  # why this agent cannot connect, as last logged
 
     def run(self) -> None:
         """Write snapshots until `close`; the first time is random, since a fleet may have started at once."""
@@ -101,19 +102,24 @@ class SnapshotWriter:
         self._closed.set()
 
     def write(self) -> None:
-        """Run one round; failures of brokers and stores are not raised."""
+        """Run one round; no error is raised."""
         now = int(self._clock() * _MILLISECONDS)
         try:
             self._write(now)
-        except TieredStorageError as error:
+        except ConfigurationError as error:  # an operator's choice, or what this release lacks: no failure
+            if error.problems != self._off:
+                self._off = error.problems
+                log.warning("snapshots_off", message=OFF, problems=list(error.problems))
+        except Exception as error:  # noqa: BLE001  (whatever a broker sends, the agent ships)
             self._failures += 1
             self._metrics.errors.labels(WRITE_SNAPSHOT, failure_reason(error)).inc()
-            self._note(WRITE_SNAPSHOT, "", str(error))
-            log.warning("snapshot_not_written", message="repeated in five minutes", error=str(error))
+            reason = str(error) if isinstance(error, TieredStorageError) else f"{type(error).__name__}: {error}"
+            self._note(WRITE_SNAPSHOT, "", reason)
+            log.warning("snapshot_not_written", message="repeated in five minutes", error=reason)
             if self._failures >= _FAILING:
-                self.failing = str(error)
+                self.failing = reason
         else:
-            self._failures, self.failing = 0, None
+            self._failures, self.failing, self._off = 0, None, ()
             self._metrics.snapshot_time.set(now / _MILLISECONDS)
 
     def _write(self, now: int) -> None:
@@ -157,15 +163,13 @@ class SnapshotWriter:
         return True
 
 
-def security_for_snapshots(environment: Environment, config: ClusterConfig) -> Security | None:
-    """Return how to connect to this broker; None if snapshots are switched off.
+def security_for_snapshots(environment: Environment, config: ClusterConfig) -> Security:
+    """Return how to connect to this broker.
 
     Raises:
         ConfigurationError: the broker's file and the operator's settings do not specify that, or a setting is not
             supported.
     """
-    if not config.metadata_snapshots:
-        return None
     return security_of(client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn()))
 
 
@@ -177,17 +181,10 @@ def open_snapshots(
     metrics: Metrics,
     note: Callable[[str, str, str], None],
 ) -> SnapshotWriter | None:
-    """Return the writer of an agent; None without one, which is logged unless the operator switched it off."""
-    try:
-        if security_for_snapshots(environment, config) is None:
-            return None
-    except ConfigurationError as error:
-        log.warning("snapshots_off", message=OFF, problems=list(error.problems))
-        return None
+    """Return the writer of an agent; None if snapshots are switched off. It sends no request."""
 
     def read(time: int) -> tuple[ClusterSnapshot, GroupsSnapshot]:
-        security = security_for_snapshots(environment, config)  # certificates and keys can be new
-        assert security is not None  # noqa: S101  (as above)
-        return read_cluster(security, environment.broker_id, time)
+        # Each time: certificates and keys can be new, and a name service can need seconds.
+        return read_cluster(security_for_snapshots(environment, config), environment.broker_id, time)
 
-    return SnapshotWriter(keys, read, stores, metrics, note)
+    return SnapshotWriter(keys, read, stores, metrics, note) if config.metadata_snapshots else None

@@ -169,19 +169,23 @@ def test_an_identity_without_rights_has_unknown_fields_and_check_names_the_right
     assert fine.severity is Severity.OK
 
 
-def test_check_and_agent_name_what_is_missing_for_a_connection(secured_kraft: LocalCluster, metrics: Metrics) -> None:
+def test_check_and_agent_name_what_is_missing_for_a_connection(
+    secured_kraft: LocalCluster, store: ObjectStore, metrics: Metrics
+) -> None:
     """Without a listener in the broker's file snapshots are off, and the agent runs; an operator can choose that."""
     environment = replace(environment_of(secured_kraft), broker_properties={})
     config, _ = parse_config(URL, "a test")
     (found,) = snapshot_findings(environment, config)
     assert (found.severity, "listeners has no inter-broker listener" in found.found) == (Severity.WARNING, True)
+    writer = open_snapshots(environment, config, KEYS, lambda: [store], metrics, lambda *_: None)
+    assert writer is not None
     with structlog.testing.capture_logs() as logs:
-        assert open_snapshots(environment, config, KEYS, list, metrics, lambda *_: None) is None
+        for _ in range(4):
+            writer.write()
     assert [each["event"] for each in logs] == ["snapshots_off"]
+    assert (writer.failing, list(store.list())) == (None, [])
     off, _ = parse_config({**URL, "ts.segment.uploader.metadata.snapshots": "false"}, "a test")
-    with structlog.testing.capture_logs() as logs:
-        assert open_snapshots(environment_of(secured_kraft), off, KEYS, list, metrics, lambda *_: None) is None
-    assert logs == []
+    assert open_snapshots(environment_of(secured_kraft), off, KEYS, list, metrics, lambda *_: None) is None
     (found,) = snapshot_findings(environment, off)
     assert found.severity is Severity.HINT
 
@@ -248,11 +252,14 @@ def test_what_an_agent_may_not_read_is_no_change() -> None:
         assert not one.is_like(replace(one, **other))
 
 
-def test_a_broker_that_fails_ends_nothing_and_the_next_round_writes(store: ObjectStore, metrics: Metrics) -> None:
+@pytest.mark.parametrize("error", [NoAnswer("no route to host"), ValueError("no route to host")])
+def test_a_broker_that_fails_ends_nothing_and_the_next_round_writes(
+    store: ObjectStore, metrics: Metrics, error: Exception
+) -> None:
     """A failure is counted, noted and logged; after three in a row the agent's condition has the reason."""
     now, cluster, noted = [AT], MadeCluster(), list[str]()
     writer = writer_of(cluster, store, metrics, now, noted)
-    cluster.error = NoAnswer("no route to host")
+    cluster.error = error
     told = []
     for _ in range(3):
         with structlog.testing.capture_logs() as logs:
@@ -260,8 +267,9 @@ def test_a_broker_that_fails_ends_nothing_and_the_next_round_writes(store: Objec
         assert [each["event"] for each in logs] == ["snapshot_not_written"]
         told.append(writer.failing)
         now[0] += FIVE_MINUTES
-    assert told == [None, None, "no route to host"]
-    assert noted == ["no route to host"] * 3
+    reason = "no route to host" if isinstance(error, NoAnswer) else "ValueError: no route to host"
+    assert told == [None, None, reason]
+    assert noted == [reason] * 3
     assert metrics.errors.labels(WRITE_SNAPSHOT, "other")._value.get() == 3
     assert (list(store.list()), metrics.snapshot_time._value.get()) == ([], 0)
     cluster.error = None
