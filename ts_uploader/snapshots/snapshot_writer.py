@@ -47,7 +47,7 @@ OFF: Final = (
     "ts.segment.uploader.kafka.client.*, or set ts.segment.uploader.metadata.snapshots=false"
 )
 _SPREAD_SECONDS: Final = 60.0
-_FIRST_SECONDS: Final = (30.0, 90.0)
+_FIRST_SECONDS: Final = (60.0, 300.0)
 _FAILING: Final = 3  # rounds in a row: a broker that restarts is ordinary
 _MILLISECONDS: Final = 1000
 

@@ -1,6 +1,7 @@
 """Metadata snapshots: their names, the newest before a time, and objects that are rejected."""
 
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -102,8 +103,13 @@ def test_a_bomb_is_unpacked_to_the_bound_only(store: ObjectStore) -> None:
     packer = zlib.compressobj(wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
     store.put(ClusterSnapshot.key(KEYS, AT), bomb)
-    with pytest.raises(CorruptData, match="unpacks to more than 67108864 bytes"):
-        ClusterSnapshot.load(store, KEYS, AT)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptData, match="unpacks to more than 67108864 bytes"):
+            ClusterSnapshot.load(store, KEYS, AT)
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_snapshot_that_readers_would_reject_is_not_written(store: ObjectStore) -> None:

@@ -143,3 +143,9 @@ def test_an_error_code_that_is_no_denial_is_named(name: str) -> None:
     """An error is never an empty answer: the snapshot would have lost what it means."""
     with pytest.raises(RequestFailed, match=f"{name} failed with error code 42"):
         asked(ANSWERS[name][0], FAILED + ANSWERS[name][1][len(FAILED) :])
+
+
+def test_the_settings_of_a_topic_that_was_not_requested_are_rejected() -> None:
+    """They would otherwise be those of a topic that the metadata lacks."""
+    with pytest.raises(CorruptData, match="DescribeConfigs has 't', which was not requested"):
+        asked(lambda connection: describe_configs(connection, ResourceType.TOPIC, ["u"]), ANSWERS["DescribeConfigs"][1])
