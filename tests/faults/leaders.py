@@ -20,7 +20,7 @@ from dev.local.kafka.zookeeper import PartitionState, ZooKeeper
 from dev.local.oracle import OracleRecord
 from tests.uploader.beside import Archive
 from ts_common.archive.epoch_history import EpochHistory
-from ts_uploader.log_dirs.checkpoints import parse_leader_epoch_checkpoint
+from ts_common.log_format.checkpoints import parse_leader_epoch_checkpoint
 from ts_uploader.log_dirs.directory_scan import read_high_watermarks
 
 T = TypeVar("T")

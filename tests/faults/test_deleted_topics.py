@@ -16,8 +16,8 @@ from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.log_format.checkpoints import parse_offset_checkpoint
 from ts_common.model import TopicPartition
-from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 SMALL = {"segment.bytes": "20000"}
 # An agent that did not see its broker lead records a gap only once the directory is removed.

@@ -29,8 +29,8 @@ from tests.faults.files import (
 )
 from tests.uploader.beside import Archive
 from ts_common.errors import CorruptData
+from ts_common.log_format.checkpoints import parse_offset_checkpoint
 from ts_common.log_format.framing import Trailing
-from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 COMPACTED = {
     "cleanup.policy": "compact",

@@ -31,9 +31,9 @@ from tests.faults.files import (
 )
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.errors import CorruptData
+from ts_common.log_format.checkpoints import parse_offset_checkpoint
 from ts_common.log_format.framing import HEADER_SIZE, Trailing, parse_header
 from ts_common.log_format.index_files import txnindex_is_complete
-from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 SMALL = {"segment.bytes": "20000"}
 # Without these capabilities, file modes apply to root as to every user.

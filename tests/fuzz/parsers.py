@@ -29,6 +29,11 @@ from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.json_file import read_endpoints
 from ts_common.errors import TieredStorageError
+from ts_common.log_format.checkpoints import (
+    parse_leader_epoch_checkpoint,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
 from ts_common.log_format.index_files import (
     TimeIndex,
     read_offset_index,
@@ -39,11 +44,6 @@ from ts_common.log_format.index_files import (
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.redaction import redacted
-from ts_uploader.log_dirs.checkpoints import (
-    parse_leader_epoch_checkpoint,
-    parse_offset_checkpoint,
-    parse_partition_metadata,
-)
 from ts_uploader.log_dirs.producer_snapshot import first_unstable_offset
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))

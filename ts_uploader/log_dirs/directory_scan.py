@@ -23,8 +23,8 @@ from pathlib import Path
 from awscrt.checksums import crc32c
 
 from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.log_format.checkpoints import parse_offset_checkpoint, parse_partition_metadata
 from ts_common.model import TopicPartition
-from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint, parse_partition_metadata
 from ts_uploader.log_dirs.leader_epoch import EpochReader, last_epoch_of
 from ts_uploader.log_dirs.segment_file import open_file, read_all, read_file
 from ts_uploader.messages.observations import EpochFile, FileStatus, HighWatermarks, Listing

@@ -10,10 +10,10 @@ from pathlib import Path
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import INDEX_SUFFIXES
 from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.log_format.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
 from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, read_offset_index, read_time_index
 from ts_common.log_format.scan import scan_segment
 from ts_common.model import TopicPartition
-from ts_uploader.log_dirs.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
 from ts_uploader.log_dirs.producer_snapshot import first_unstable_offset
 from ts_uploader.log_dirs.segment_file import open_file, open_index, open_log, read_all, read_file, read_last
 

@@ -17,8 +17,8 @@ from tests.faults.ends import exit_status
 from tests.faults.leaders import start_agents
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_common.archive.incarnations import read_incarnations
+from ts_common.log_format.checkpoints import parse_partition_metadata
 from ts_uploader.cli import EXIT_TRY_AGAIN
-from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 
 TOPIC = "migrating"
 # Through all restarts, each record is acknowledged in the end, once, and in order.

@@ -13,8 +13,8 @@ from dev.local.kafka.cluster import LocalCluster, Record
 from dev.local.waiting import wait_for
 from tests.uploader.leadership.listening import Listener
 from tests.uploader.leadership.sides import OTHER, OURS, KRaftSide, Side, ZooKeeperSide
+from ts_common.log_format.checkpoints import parse_partition_metadata
 from ts_common.model import TopicPartition
-from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 from ts_uploader.messages.observations import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import TopicSettings
 

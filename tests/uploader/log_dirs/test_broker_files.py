@@ -4,7 +4,7 @@ import pytest
 from awscrt.checksums import crc32c
 
 from ts_common.errors import CorruptData
-from ts_uploader.log_dirs.checkpoints import (
+from ts_common.log_format.checkpoints import (
     parse_leader_epoch_checkpoint,
     parse_offset_checkpoint,
     parse_partition_metadata,

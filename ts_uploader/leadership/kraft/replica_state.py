@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ts_common.errors import CorruptData
+from ts_common.log_format.checkpoints import parse_partition_metadata
 from ts_common.model import TopicPartition
-from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark, local_epochs
 from ts_uploader.log_dirs.segment_file import read_file
 

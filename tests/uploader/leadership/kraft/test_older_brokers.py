@@ -7,7 +7,7 @@ import pytest
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from tests.uploader.produced import records
-from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
+from ts_common.log_format.checkpoints import parse_partition_metadata
 
 
 @pytest.mark.full
