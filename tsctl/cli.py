@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "ls": ("ls", "ls"),
     "verify": ("verify", "verify"),
     "repair": ("repair", "repair"),
+    "restore": ("restore", "restore"),
     "report": ("report", "report"),
     "gaps": ("gaps", "gaps"),
     "cat": ("cat", "cat"),

@@ -22,6 +22,7 @@
     ts-uploader~cluster~<cluster>/holds/removed/<name>-<time>.json     a hold that was removed
     ts-uploader~cluster~<cluster>/meta/cluster/20261129T1500Z.json.gz  a snapshot of the cluster's metadata; or groups/
     ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
+    ts-uploader~cluster~<cluster>/restored.json                        which topics a restore continued from elsewhere
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
 The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` has the
@@ -56,6 +57,7 @@ LOG_START_COPIES = "log-start/"
 HOLDS_DIRECTORY = "holds/"
 REMOVED_HOLDS_DIRECTORY = "removed/"
 META_DIRECTORY = "meta/"
+RESTORED_NAME = "restored.json"
 REPAIRS_DIRECTORY = "repairs/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -284,6 +286,11 @@ class ClusterKeys:
     def meta(self) -> str:
         """The common prefix of all metadata snapshots (`ts_common.archive.snapshots`)."""
         return self.cluster_prefix + META_DIRECTORY
+
+    @property
+    def restored(self) -> str:
+        """Key of the record of restored topics; agents may only read it."""
+        return self.cluster_prefix + RESTORED_NAME
 
     @property
     def repairs(self) -> str:

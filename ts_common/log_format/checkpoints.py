@@ -1,4 +1,4 @@
-"""Parses the text files that a broker keeps next to its segments.
+"""Parses and encodes the text files that a broker keeps next to its segments.
 
 Formats: Kafka's `CheckpointFile` (a version, a count, that many lines), `OffsetCheckpointFile`,
 `LeaderEpochCheckpointFile` and `PartitionMetadataFile`. The broker replaces each by a rename, so a file that does not
@@ -7,7 +7,7 @@ parse is damaged, and nothing of it is used.
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -65,6 +65,21 @@ def parse_partition_metadata(data: bytes) -> str | None:
     if len(fields[1]) != 2 or fields[1][0] != "topic_id" or not _TOPIC_ID.fullmatch(fields[1][1]):
         raise CorruptData(f"partition metadata: {lines[1]!r}, 'topic_id: ' and 22 characters of base64 expected")
     return None if fields[1][1] == _ZERO_TOPIC_ID else fields[1][1]
+
+
+def encode_offset_checkpoint(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    """Return the content of a checkpoint of offsets by (topic, partition)."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    return _encoded(lines)
+
+
+def encode_leader_epoch_checkpoint(epochs: Sequence[tuple[int, int]]) -> bytes:
+    """Return the content of a `leader-epoch-checkpoint` with pairs (leader epoch, start offset), ascending."""
+    return _encoded([f"{epoch} {start}" for epoch, start in epochs])
+
+
+def _encoded(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (_SUPPORTED_VERSION, len(lines), *lines)).encode()
 
 
 def _entries(name: str, data: bytes, width: int) -> Iterator[tuple[str, list[str]]]:

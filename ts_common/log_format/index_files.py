@@ -3,6 +3,8 @@
 Formats: Kafka's `OffsetIndex`, `TimeIndex`, `AbortedTxn`; big-endian entries without a header. The first two are
 preallocated, so zero bytes can follow the last entry. A broker rebuilds them after a crash. No function here raises: a
 damaged index is used up to the damage, and a wrong one costs time, never rows.
+
+`IndexBuilder` builds the first two as a broker does (Kafka's `LogSegment.append` and `LogSegment.recover`).
 """
 
 import struct
@@ -16,6 +18,8 @@ _OFFSET_ENTRY: Final = struct.Struct(">ii")  # relative offset, position
 _TIME_ENTRY: Final = struct.Struct(">qi")  # timestamp, relative offset
 _TXN_ENTRY: Final = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 _TXN_VERSION: Final = 0
+_NO_TIMESTAMP: Final = -1
+INTERVAL_BYTES: Final = 4096  # Kafka's default of index.interval.bytes
 
 OFFSET_ENTRY_SIZE: Final = _OFFSET_ENTRY.size
 TIME_ENTRY_SIZE: Final = _TIME_ENTRY.size
@@ -61,6 +65,51 @@ class AbortedTransaction:
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+    def encode(self) -> bytes:
+        """Return the entry's bytes."""
+        fields = (self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
+        return _TXN_ENTRY.pack(_TXN_VERSION, *fields)
+
+
+class IndexBuilder:
+    """Builds the `.index` and `.timeindex` of a segment from its batches.
+
+    Args:
+        base: base offset of the segment.
+        interval: `index.interval.bytes`: bytes of batches between two entries.
+    """
+
+    def __init__(self, base: int, interval: int = INTERVAL_BYTES) -> None:
+        self._base = base
+        self._interval = interval
+        self._offsets = bytearray()
+        self._times = bytearray()
+        self._position = 0  # of the next batch in the segment
+        self._indexed = 0  # position of the last batch with an entry
+        self._greatest = (_NO_TIMESTAMP, 0)  # timestamp, relative last offset of the first batch with it
+        self._entered = _NO_TIMESTAMP  # timestamp of the last entry
+
+    def add(self, last_offset: int, max_timestamp: int, size: int) -> None:
+        """Add the next batch: its last offset, its greatest timestamp in ms, and its size in bytes."""
+        relative = last_offset - self._base
+        if max_timestamp > self._greatest[0]:
+            self._greatest = (max_timestamp, relative)
+        if self._position - self._indexed > self._interval:
+            self._offsets += _OFFSET_ENTRY.pack(relative, self._position)
+            self._indexed = self._position
+            self._enter_time()
+        self._position += size
+
+    def finish(self) -> tuple[bytes, bytes]:
+        """Return the bytes of `.index` and `.timeindex`; the last entry has the segment's greatest timestamp."""
+        self._enter_time()
+        return bytes(self._offsets), bytes(self._times)
+
+    def _enter_time(self) -> None:
+        if self._greatest[0] > self._entered:
+            self._times += _TIME_ENTRY.pack(*self._greatest)
+            self._entered = self._greatest[0]
 
 
 def read_offset_index(data: bytes) -> tuple[tuple[int, int], ...]:

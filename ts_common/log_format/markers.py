@@ -7,13 +7,29 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from awscrt.checksums import crc32c
+
 from ts_common.errors import CorruptData
-from ts_common.log_format.framing import BatchHeader
+from ts_common.log_format.framing import (
+    ATTRIBUTES_POSITION,
+    BATCH_FIELDS,
+    CONTROL_MASK,
+    LENGTH_END,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+)
 from ts_common.wording import counted
 
 ABORT: Final = 0
 COMMIT: Final = 1
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
+_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
+_COORDINATOR_EPOCH: Final = 0  # of a new cluster; later coordinators have higher ones
+_BEFORE_CRC: Final = struct.Struct(">" + "".join(code for _, code in BATCH_FIELDS[:4]))
+_CRC: Final = struct.Struct(">I")
+_AFTER_CRC: Final = struct.Struct(">" + "".join(code for _, code in BATCH_FIELDS[5:]))
+_MAGIC: Final = 2
+_NO_SEQUENCE: Final = -1
 # Lengths, attributes, both deltas, the key, the lengths of value and headers: each at least a byte, the key four.
 _LEAST_RECORD: Final = 11
 
@@ -52,6 +68,26 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
         raise CorruptData(
             f"{named}: {counted(len(records) - position, 'byte')} after the last record; expected: no byte"
         )
+
+
+def encode_marker(offset: int, producer_id: int, producer_epoch: int, kind: int, time: int) -> bytes:
+    """Return a control batch with one marker, as a coordinator of a new cluster writes it, of leader epoch 0.
+
+    Args:
+        kind: `ABORT` or `COMMIT`.
+        time: ms since the epoch.
+    """
+    key, value = _CONTROL_KEY.pack(0, kind), _VALUE.pack(0, _COORDINATOR_EPOCH)
+    # Attributes, both deltas, key, value, headers; varints of small numbers have one byte, twice the number.
+    body = b"".join((bytes(3), _small(len(key)), key, _small(len(value)), value, bytes(1)))
+    fields = (TRANSACTIONAL_MASK | CONTROL_MASK, 0, time, time, producer_id, producer_epoch, _NO_SEQUENCE, 1)
+    checked = _AFTER_CRC.pack(*fields) + _small(len(body)) + body
+    length = ATTRIBUTES_POSITION - LENGTH_END + len(checked)
+    return b"".join((_BEFORE_CRC.pack(offset, length, 0, _MAGIC), _CRC.pack(crc32c(checked)), checked))
+
+
+def _small(number: int) -> bytes:
+    return bytes([number << 1])
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:

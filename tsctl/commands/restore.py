@@ -1,0 +1,286 @@
+"""`tsctl restore`: puts a lost cluster back as files, at its original offsets (docs/restore.md)."""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ts_common.errors import ConfigurationError, QueryError
+from ts_common.json_objects import parse_fields
+from ts_common.model import TopicPartition
+from ts_common.store.wrappers.bandwidth import Allowance
+from ts_common.wording import counted
+from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.query.timestamps import milliseconds_of
+from tsctl.archive_options import ArchiveOptions, JsonOption, OpenArchive, TopicsArgument, open_archive
+from tsctl.exit_codes import ExitCode
+from tsctl.option_groups import with_groups
+from tsctl.output import Output, size
+from tsctl.restore.continuing import continue_archive, hold_topics
+from tsctl.restore.documents import HostRecord, RestoreDirectory
+from tsctl.restore.groups import OFFSETS_TOPIC
+from tsctl.restore.host_run import HostRun
+from tsctl.restore.hosts import Host
+from tsctl.restore.loss import due_by_retention
+from tsctl.restore.plan_making import Snapshots, Wanted, make_plan
+from tsctl.restore.planning import INTERNAL
+from tsctl.restore.texts import plan_text
+from tsctl.verify.run import CommandConfigOption
+
+if TYPE_CHECKING:
+    from tsctl.restore.new_cluster import NewCluster
+
+
+restore = typer.Typer(no_args_is_help=True, help="A lost cluster back as files, at its original offsets.")
+
+DirectoryArgument = Annotated[
+    Path, typer.Argument(help="Directory of the plan and of all hosts' records; shared, or copied to each host.")
+]
+ServerPropertiesOption = Annotated[
+    Path, typer.Option("--server-properties", help="The broker's file on this host.", metavar="FILE")
+]
+BootstrapServerOption = Annotated[str, typer.Option("--bootstrap-server", help="Brokers of the new cluster.")]
+_END: Final = re.compile(r"(?P<partition>[^=]+)=(?P<offset>[0-9]{1,18})", re.ASCII)
+_MEGABYTE: Final = 1_000_000
+
+
+@restore.command("plan")
+@with_groups
+def plan(
+    directory: DirectoryArgument,
+    topics: TopicsArgument = None,
+    *,
+    brokers: Annotated[str, typer.Option("--brokers", help="Ids of the new cluster's brokers, as in 1,2,3.")],
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", min=1, help="Of all topics; default: the newest snapshot's.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="Restore what was written up to this time (UTC), or @milliseconds.", metavar="TIME"),
+    ] = None,
+    end: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--end", help="Restore a partition below an offset, as in orders-0=4711.", metavar="PARTITION=OFFSET"
+        ),
+    ] = None,
+    configurations: Annotated[
+        Path | None,
+        typer.Option(
+            "--configurations",
+            help='JSON with configurations by topic: {"orders":{"retention.ms":"1000"}}; default: the snapshot\'s.',
+            metavar="FILE",
+        ),
+    ] = None,
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Megabytes per second of a host, for the estimate.")] = 100,
+    given: ArchiveOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the plan of a restore: read it, and approve it by the next step. Exit code 1: records are lost."""
+    output = Output(as_json)
+    wanted = _wanted(brokers, replication_factor, at, end or (), configurations)
+    path = RestoreDirectory.plan_file(directory)
+    if path.exists():
+        raise QueryError(f"{path}: exists; a plan is not changed. Use another directory, or remove this one")
+    with open_archive(given.name(), output.warn) as archive:
+        held = [entry for entry in archive.topics(topics or ()) if entry.topic.name not in INTERNAL]
+        snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
+        committed = _committed(given, archive, wanted.at, output)
+        locations = [store.location for store in archive.stores]
+        made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
+    directory.mkdir(parents=True, exist_ok=True)
+    made.save(path)
+    if as_json:
+        output.document({"plan": str(path), **made.fields()})
+    else:
+        for line in plan_text(made, rate, now_ms()):
+            output.text(line)
+        output.text(f"\nwritten: {path}; next: tsctl restore create")
+    if any(part.lost for part in made.partitions.values()):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+@restore.command("create")
+@with_groups
+def create(
+    directory: DirectoryArgument,
+    *,
+    bootstrap_server: BootstrapServerOption,
+    command_config: CommandConfigOption = None,
+    continued_in: Annotated[
+        Path | None,
+        typer.Option(
+            "--continued-in",
+            help="The <clusterId>.properties of the new cluster's agents: its archive gets restored.json.",
+            metavar="FILE_OR_DIR",
+        ),
+    ] = None,
+    no_archive: Annotated[bool, typer.Option("--no-archive", help="No agent will ship the new cluster.")] = False,
+    given: ArchiveOptions,
+) -> None:
+    """Create the plan's topics on the new cluster, without retention, and record where its archive continues."""
+    output = Output(as_json=False)
+    if (continued_in is None) is not no_archive:
+        raise ConfigurationError(SOURCE, ["one of --continued-in and --no-archive is expected"])
+    restored = RestoreDirectory(directory)
+    cluster = _new_cluster(bootstrap_server, command_config)
+    from tsctl.restore.new_cluster import create_topics  # noqa: PLC0415  (librdkafka)
+
+    created = create_topics(cluster, restored.plan)
+    created.save(restored.created_file)
+    output.text(f"{counted(len(created.topics), 'topic')} created, without retention: {restored.created_file}")
+    if continued_in is None:
+        return
+    with (
+        open_archive(given.name(), output.warn) as old,
+        open_archive(name_archive(continued_in, None), output.warn) as new,
+    ):
+        hold_topics(old, restored.plan, output.warn)
+        for location in continue_archive(old, new, restored.plan, created):
+            output.text(f"restored.json written in {location}; start no agent before `finish`")
+
+
+@restore.command("fetch")
+@with_groups
+def fetch(
+    directory: DirectoryArgument,
+    *,
+    server_properties: ServerPropertiesOption,
+    rate: Annotated[int | None, typer.Option("--rate", min=1, help="Megabytes per second; default: no limit.")] = None,
+    given: ArchiveOptions,
+) -> None:
+    """Fetch the files of this host's replicas, while its broker runs or not. A killed fetch continues."""
+    output = Output(as_json=False)
+    run = HostRun(RestoreDirectory(directory), Host.of(server_properties))
+    total = sum(part.size for part in run.partitions.values())
+    allowance = Allowance(None if rate is None else rate * _MEGABYTE)
+    with (
+        open_archive(given.name(), output.warn) as archive,
+        output.progress("fetched", total, in_bytes=True) as advance,
+    ):
+        record = run.fetch(archive, allowance, advance)
+    for place in run.damaged:
+        output.warn(f"left out, as the old broker's file was damaged there: {place}")
+    _said(output, record, "fetched", "when all hosts have fetched, stop all brokers cleanly; then tsctl restore place")
+
+
+@restore.command("place")
+def place(directory: DirectoryArgument, server_properties: ServerPropertiesOption) -> None:
+    """Move the fetched files into place while the broker is stopped. It stays locked until `check`."""
+    record = HostRun(RestoreDirectory(directory), Host.of(server_properties)).place()
+    _said(Output(as_json=False), record, "placed", "start no broker; when all hosts have placed: tsctl restore check")
+
+
+@restore.command("check")
+def check(directory: DirectoryArgument, server_properties: ServerPropertiesOption) -> None:
+    """Check that all hosts have placed their files, and unlock this host's broker."""
+    HostRun(RestoreDirectory(directory), Host.of(server_properties)).check()
+    Output(as_json=False).text("complete on all hosts; this broker is unlocked: start it")
+
+
+@restore.command("finish")
+def finish(
+    directory: DirectoryArgument,
+    bootstrap_server: BootstrapServerOption,
+    command_config: CommandConfigOption = None,
+    configurations: Annotated[
+        bool, typer.Option("--configurations", help="Set the configurations of the topics, as the last step.")
+    ] = False,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="With --configurations: Kafka may delete what the command names.")
+    ] = False,
+) -> None:
+    """Compare the offsets of all partitions, then set those of the groups. With --configurations: the last step."""
+    output = Output(as_json=False)
+    restored = RestoreDirectory(directory)
+    cluster = _new_cluster(bootstrap_server, command_config)
+    from tsctl.restore.new_cluster import check_offsets, configure_topics  # noqa: PLC0415  (librdkafka)
+
+    check_offsets(cluster, restored.plan, restored.created())
+    output.text(f"{counted(len(restored.plan.partitions), 'partition')}: start, end and in-sync replicas as planned")
+    if not configurations:
+        for group, offsets in restored.plan.groups.offsets.items():
+            cluster.set_offsets(group, offsets)
+        output.text(f"{counted(len(restored.plan.groups.offsets), 'group')}: offsets set")
+        for line in restored.plan.commands:
+            output.text(line)
+        output.text("next: tsctl restore finish --configurations")
+        return
+    deleted = False
+    for name, topic in restored.plan.topics.items():
+        for number, part in topic.partitions.items():
+            if (due := due_by_retention(part, topic.configurations, now_ms())) is not None:
+                deleted = True
+                output.text(f"{name}-{number}: Kafka deletes offsets below {due.below}, {size(due.size)}: {due.why}")
+    if deleted and not approve:
+        raise QueryError("nothing was changed; if Kafka may delete that, repeat the command with --approve")
+    configure_topics(cluster, restored.plan)
+    output.text(f"{counted(len(restored.plan.topics), 'topic')}: configurations set")
+
+
+def _said(output: Output, record: HostRecord, what: str, following: str) -> None:
+    held = record.partitions.values()
+    output.text(f"{what}: {counted(len(held), 'replica')}, {size(sum(each.size for each in held))}; {following}")
+
+
+def _wanted(
+    brokers: str, factor: int | None, at: str | None, end: Sequence[str], configurations: Path | None
+) -> Wanted:
+    problems: list[str] = []
+    ids = [text.strip() for text in brokers.split(",")]
+    if not all(map(str.isdecimal, ids)) or len(set(ids)) != len(ids):
+        problems.append(f"--brokers={brokers}: different numbers are expected, as in 1,2,3")
+    moment, ends, settings = None, dict[TopicPartition, int](), dict[str, dict[str, str]]()
+    try:
+        moment = None if at is None else milliseconds_of(at, rounds_up=False)
+    except ValueError as error:
+        problems.append(f"--at={at}: {error}")
+    for text in end:
+        match = _END.fullmatch(text)
+        partition = match and TopicPartition.parse(match["partition"])
+        if match is None or partition is None:
+            problems.append(f"--end={text}: a partition and an offset are expected, as in orders-0=4711")
+        else:
+            ends[partition] = int(match["offset"])
+    if configurations is not None:
+        try:
+            found = parse_fields(configurations.read_bytes(), str(configurations), "configurations by topic", 64 << 20)
+            settings = {topic: {str(k): str(v) for k, v in each.items()} for topic, each in found.items()}
+        except (OSError, AttributeError) as error:
+            problems.append(f"--configurations={configurations}: {error}")
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    return Wanted(moment, ends, tuple(map(int, ids)), factor, settings)
+
+
+def _committed(
+    given: ArchiveOptions, archive: OpenArchive, at: int | None, output: Output
+) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+    """Yield key, value and timestamp of the newest records of the archived `__consumer_offsets`."""
+    if OFFSETS_TOPIC not in archive.known_names():
+        return
+    scan = given.reader(warn=lambda warning: output.warn(str(warning))).scan(
+        OFFSETS_TOPIC,
+        columns=("key", "value", "timestampMs"),
+        include_timestamp_ms=True,
+        isolation_level="read_committed",
+        view="latest",
+        ending_timestamp=None if at is None else at + 1,
+    )
+    for batch in scan.to_batches():
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _new_cluster(bootstrap: str, command_config: Path | None) -> "NewCluster":
+    from tsctl.restore.new_cluster import NewCluster  # noqa: PLC0415  (librdkafka)
+    from tsctl.verify.kafka_cluster import read_client_properties  # noqa: PLC0415
+
+    return NewCluster(bootstrap, {} if command_config is None else read_client_properties(command_config))
+
+
+def now_ms() -> int:
+    """Return the time in ms since the epoch."""
+    return int(time.time() * 1000)

@@ -1,0 +1,72 @@
+"""The archive that continues a restored cluster: its `restored.json`, and a hold on the old topics.
+
+The collector of the new archive reads no other cluster's prefix, so only a hold keeps the old history there.
+"""
+
+import getpass
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+from ts_common.archive.holds import Hold
+from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.restored import Restored, RestoredPartition, RestoredTopic, record_restored
+from ts_common.errors import QueryError
+from tsctl.archive_options import OpenArchive
+from tsctl.holds import add_hold
+from tsctl.restore.documents import Created, RestorePlan
+
+_PURPOSE = "restore"
+
+
+def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]) -> None:
+    """Set a hold on the restored topics in their own archive; a repeated call completes it.
+
+    Raises:
+        QueryError: another hold has its name.
+        CorruptData, StoreUnavailable, AccessDenied, OutcomeUnknown: from the stores.
+    """
+    hold = Hold(
+        name=f"restored-{plan.plan}",
+        topics=tuple(plan.topics),
+        reason="restored: the new cluster's archive refers to the records here",
+        time=plan.time,
+        purpose=_PURPOSE,
+    )
+    add_hold(old.stores, old.keys, hold, warn)
+
+
+def continue_archive(old: OpenArchive, new: OpenArchive, plan: RestorePlan, created: Created) -> Iterator[str]:
+    """Write `restored.json` into each store of the new archive; yield the location of each.
+
+    Raises:
+        QueryError: a topic has no id, or the record has another restore of it.
+        CorruptData, PreconditionFailed, StoreUnavailable, AccessDenied: from the stores.
+    """
+    topics: dict[str, dict[str, RestoredTopic]] = {}
+    for name, topic in plan.topics.items():
+        store, former, topic_id = new.store_of(name), old.store_of(name), created.topics[name]
+        if topic_id is None:
+            raise QueryError(f"topic {name}: the new cluster has no topic ids, which an archive of it needs")
+        known, _ = read_incarnations(store, new.keys, name)
+        entry = known.find(topic_id)
+        chosen = known.opened(topic_id, 0, new.keys).newest_directory if entry is None else entry.directory
+        url = None if former.location == store.location else former.location
+        partitions = {
+            number: RestoredPartition(part.end, part.lineage, part.epochs, part.ended)
+            for number, part in topic.partitions.items()
+        }
+        topics.setdefault(store.location, {})[chosen] = RestoredTopic(
+            url, plan.cluster, max(old.keys.entropy_bits, 0), topic.directory, partitions
+        )
+
+    def refuse(directory: str) -> None:
+        raise QueryError(
+            f"{new.keys.restored} has another restore of {directory}; a topic is restored once: create it again"
+        )
+
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    for store in new.stores:
+        if found := topics.get(store.location):
+            record_restored(store, new.keys, Restored(int(time.time() * 1000), by, found), refuse)
+            yield store.location

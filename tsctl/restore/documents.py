@@ -1,0 +1,381 @@
+"""What the steps of a restore hand to each other: files in one directory, which all hosts see or get copies of.
+
+::
+
+    plan.json          what is restored; a person reads and approves it
+    created.json       the topic ids of the new cluster
+    broker-1.json      what the host of broker 1 has done
+
+And on each host, in the directory of a partition, `restore/state.json`: which files are complete. Each file names the
+plan by its id, so that no step uses a record of another plan.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, Self, TypeVar
+
+from ts_common.archive.commit import StoredLineage
+from ts_common.archive.epoch_history import StoredEpochs
+from ts_common.archive.restored import Ended
+from ts_common.archive.stored_object import (
+    Crc32c,
+    PartitionKey,
+    Presence,
+    StoredObject,
+    TopicName,
+    between,
+    limited,
+)
+from ts_common.errors import QueryError
+from ts_common.json_objects import MAX_INT32, MIN_INT64
+from ts_common.model import TopicPartition
+from tsctl.restore.files import write_file
+from tsctl.restore.transactions import OpenTransaction
+
+_LARGEST: Final = 1 << 30  # ten million segments
+_Text = Annotated[str, limited(1 << 20)]
+_Broker = Annotated[int, between(0, MAX_INT32)]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stored `.log`.
+
+    Attributes:
+        stem: its name without suffix.
+        size: bytes.
+        crc32c: of the object; None if the archive has none.
+        time_max: greatest timestamp in ms; None if unknown.
+    """
+
+    stem: str
+    size: int
+    crc32c: Crc32c | None
+    time_max: Annotated[int, between(MIN_INT64)] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Offsets `[start, end)` and the objects that have them; several compacted ones are united."""
+
+    start: int
+    end: int
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets `[start, end)` that are not restored.
+
+    Attributes:
+        why: for people.
+    """
+
+    start: int
+    end: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan(StoredObject, version=None, expected="the plan of a partition"):
+    """What is restored of a partition.
+
+    Attributes:
+        start: first offset that consumers see.
+        end: the offset after the last of the archive; markers of `ended` follow it.
+        stored_end: the offset after the last that the archive has.
+        stable: below it the archive has no open transaction.
+        replicas: broker ids, the preferred leader first.
+        steps: in order.
+        lost: holes, in order.
+        ended: in the order of their markers.
+        epochs: of the archive's commit, and its lineage: `restored.json` has them.
+        notes: what a person should read before approving.
+    """
+
+    start: int
+    end: int
+    stored_end: int
+    stable: int
+    replicas: tuple[_Broker, ...]
+    steps: tuple[Step, ...]
+    lost: tuple[Hole, ...]
+    ended: tuple[Ended, ...]
+    epochs: StoredEpochs
+    lineage: StoredLineage | None
+    notes: tuple[_Text, ...]
+
+    @property
+    def log_end(self) -> int:
+        """The end of the restored log, with its markers."""
+        return self.end + len(self.ended)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the objects."""
+        return sum(source.size for step in self.steps for source in step.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan(StoredObject, version=None, expected="the plan of a topic"):
+    """What is restored of a topic.
+
+    Attributes:
+        directory: of its incarnation in the archive.
+        configurations: set by the last step; until then the topic has no retention.
+    """
+
+    directory: str
+    partitions: Mapping[PartitionKey, PartitionPlan]
+    configurations: Mapping[Annotated[str, limited(1024)], _Text]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsPlan(StoredObject, version=None, expected="the groups of a plan"):
+    """Committed offsets of consumer groups.
+
+    Attributes:
+        source: where they are from, for people.
+        time: ms since the epoch: they are of this time.
+        offsets: by group and partition; each from the start to the end of its partition.
+    """
+
+    source: str
+    time: int | None
+    offsets: Mapping[_Text, Mapping[TopicPartition, int]]
+
+
+class Document(StoredObject):
+    """A file of the directory.
+
+    Attributes:
+        plan: id of the plan.
+    """
+
+    __slots__ = ()
+    plan: str
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_file(path, self.encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Self | None:
+        """Return the content of a file; None if it does not exist.
+
+        Raises:
+            CorruptData, NewerFormat: it is another file.
+        """
+        try:
+            return cls.decode(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
+    """The plan.
+
+    Attributes:
+        plan: its id.
+        time: ms since the epoch: it was made. Markers of the restore have this time.
+        cluster: key of the archive.
+        locations: of the archive's stores.
+        at: ms since the epoch: the time of the cut; None for all that the archive has.
+        commands: for ACLs, quotas and users: the operator runs them.
+    """
+
+    plan: str
+    time: int
+    cluster: str
+    locations: tuple[_Text, ...]
+    at: int | None
+    topics: Mapping[TopicName, TopicPlan]
+    groups: GroupsPlan
+    commands: tuple[_Text, ...]
+
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionPlan]:
+        """All partitions, by topic and number."""
+        return {
+            TopicPartition(topic, number): each
+            for topic, plan in self.topics.items()
+            for number, each in plan.partitions.items()
+        }
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The ids of all brokers that get files, ascending."""
+        return tuple(sorted({broker for each in self.partitions.values() for broker in each.replicas}))
+
+    def of_broker(self, broker: int) -> dict[TopicPartition, PartitionPlan]:
+        """Return the partitions that a broker has a replica of."""
+        return {name: each for name, each in self.partitions.items() if broker in each.replicas}
+
+
+@dataclass(frozen=True, slots=True)
+class Created(Document, expected="a record of created topics", most=_LARGEST):
+    """The topics of the new cluster.
+
+    Attributes:
+        kafka: Kafka's cluster id, as in `meta.properties`.
+        topics: topic id by name; None on a cluster without ids.
+    """
+
+    plan: str
+    kafka: str
+    topics: Mapping[TopicName, str | None]
+
+
+class Done(StrEnum):
+    """What a host has done, in this order."""
+
+    FETCHED = "fetched"
+    PLACED = "placed"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The files of a partition on a host.
+
+    Attributes:
+        end: of the log.
+        size: bytes of all files.
+        digest: CRC-32C of names, sizes and checksums of all files: replicas have the same.
+    """
+
+    end: int
+    size: int
+    digest: Crc32c
+
+
+@dataclass(frozen=True, slots=True)
+class HostRecord(Document, expected="a record of a host", most=_LARGEST):
+    """What a host has done.
+
+    Attributes:
+        time: ms since the epoch, the host's clock.
+    """
+
+    plan: str
+    broker: _Broker
+    done: Done
+    time: int
+    partitions: Mapping[TopicPartition, Replica]
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A complete file of a partition."""
+
+    name: str
+    size: int
+    crc32c: Crc32c
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(Document, expected="a state of a partition's files", most=_LARGEST):
+    """The files of a partition that are complete.
+
+    Attributes:
+        steps: how many steps of the partition's plan they have.
+        end: of the log that they are.
+        epoch_start: offset of the first batch of magic 2; None without one.
+        still_open: transactions that are open at `end`.
+        damaged: places that were left out.
+        complete: whether all files of the partition are there.
+    """
+
+    plan: str
+    steps: int = 0
+    end: int = 0
+    epoch_start: Annotated[int | None, Presence.MAY_LACK] = None
+    files: tuple[FileEntry, ...] = ()
+    still_open: Annotated[tuple[OpenTransaction, ...], "open"] = ()
+    damaged: tuple[_Text, ...] = ()
+    complete: bool = False
+
+
+_T = TypeVar("_T", bound=Document)
+
+
+class RestoreDirectory:
+    """The directory with the plan and the records of a restore.
+
+    Raises:
+        QueryError: it has no plan.
+        CorruptData, NewerFormat: a file of it is damaged, or of a later release.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        plan = RestorePlan.load(self.plan_file(path))
+        if plan is None:
+            raise QueryError(f"{path}: no plan.json; make it with `tsctl restore plan`, and copy it to this host")
+        self.plan = plan
+
+    @staticmethod
+    def plan_file(path: Path) -> Path:
+        """Return the path of the plan."""
+        return path / "plan.json"
+
+    def created(self) -> Created:
+        """Return the record of the created topics.
+
+        Raises:
+            QueryError: there is none.
+        """
+        found = self._own(Created.load(self.created_file))
+        if found is None:
+            raise QueryError(
+                f"{self.created_file}: missing; run `tsctl restore create` first, and copy the file to this host"
+            )
+        return found
+
+    @property
+    def created_file(self) -> Path:
+        """The path of the record of the created topics."""
+        return self.path / "created.json"
+
+    def host_file(self, broker: int) -> Path:
+        """Return the path of a host's record."""
+        return self.path / f"broker-{broker}.json"
+
+    def host(self, broker: int) -> HostRecord | None:
+        """Return a host's record; None if there is none."""
+        return self._own(HostRecord.load(self.host_file(broker)))
+
+    def check_hosts(self, least: Done) -> None:
+        """Check that every host has done a step, and that the replicas of each partition are equal.
+
+        Raises:
+            QueryError: a host has not, or replicas differ.
+        """
+        records = {broker: self.host(broker) for broker in self.plan.brokers}
+        enough = set(list(Done)[list(Done).index(least) :])
+        behind = [broker for broker, record in records.items() if record is None or record.done not in enough]
+        if behind:
+            step = "fetch" if least is Done.FETCHED else "place"
+            names = ", ".join(f"broker {each} ({self.host_file(each).name})" for each in behind)
+            raise QueryError(
+                f"not {least}: {names}; "
+                f"run `tsctl restore {step}` there, and copy its record to {self.path}. A leader without files makes "
+                "its followers delete theirs"
+            )
+        for name, partition in self.plan.partitions.items():
+            found = {each: record.partitions.get(name) for each in partition.replicas if (record := records[each])}
+            if len(set(found.values())) != 1 or None in found.values():
+                raise QueryError(
+                    f"{name}: the hosts have different files: {found}; remove `restore/` of this partition on them, "
+                    "and run `tsctl restore fetch` again"
+                )
+
+    def _own(self, found: _T | None) -> _T | None:
+        if found is not None and found.plan != self.plan.plan:
+            raise QueryError(
+                f"{self.path}: a record is of the plan {found.plan}, and plan.json has the id {self.plan.plan}; use "
+                "one directory for each plan"
+            )
+        return found

@@ -1,0 +1,87 @@
+"""Committed offsets of consumer groups, from the archived `__consumer_offsets` and from a snapshot of metadata.
+
+Format of the records: Kafka's `OffsetCommitKey` and `OffsetCommitValue`. Keys of version 2 and above are of groups'
+state. Each value begins with the offset; versions 0 to 4 differ in what follows.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ts_common.archive.snapshots import GroupsSnapshot
+from ts_common.errors import CorruptData
+from ts_common.model import TopicPartition
+from tsctl.restore.documents import GroupsPlan, PartitionPlan
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_VERSION: Final = struct.Struct(">h")
+_PARTITION: Final = struct.Struct(">i")
+_VALUE: Final = struct.Struct(">hq")  # version, offset
+_NEWEST_KEY: Final = 1
+_NEWEST_VALUE: Final = 4
+
+Offsets = dict[tuple[str, TopicPartition], tuple[int, int]]  # (offset, ms since the epoch)
+
+
+def decode_commit(key: bytes | None, value: bytes | None) -> tuple[str, TopicPartition, int] | None:
+    """Return group, partition and offset of a record of `__consumer_offsets`; None for another kind of record.
+
+    Raises:
+        CorruptData: it is damaged, or of a later version of Kafka.
+    """
+    try:
+        if key is None or value is None or _VERSION.unpack_from(key)[0] > _NEWEST_KEY:
+            return None
+        group, position = _string(key, _VERSION.size)
+        topic, position = _string(key, position)
+        (number,) = _PARTITION.unpack_from(key, position)
+        version, offset = _VALUE.unpack_from(value)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptData(f"{OFFSETS_TOPIC}: a record that is no committed offset: {error}") from error
+    if not 0 <= version <= _NEWEST_VALUE:
+        raise CorruptData(f"{OFFSETS_TOPIC}: a value of version {version}; 0 to {_NEWEST_VALUE} are expected")
+    return group, TopicPartition(topic, number), offset
+
+
+def plan_groups(
+    archived: Iterable[tuple[bytes | None, bytes | None, int]],
+    snapshot: GroupsSnapshot | None,
+    partitions: Mapping[TopicPartition, PartitionPlan],
+) -> GroupsPlan:
+    """Return the newest offset of each group and partition that the plan restores.
+
+    Args:
+        archived: key, value and timestamp in ms of the newest records of `__consumer_offsets`.
+        snapshot: the newest one; None without one.
+        partitions: of the plan. An offset is lowered to the end of its partition, and raised to its start.
+
+    Raises:
+        CorruptData: as `decode_commit`.
+    """
+    found: Offsets = {}
+    for key, value, time in archived:
+        commit = decode_commit(key, value)
+        if commit is not None:
+            found[commit[0], commit[1]] = commit[2], time
+    times = [time for _, time in found.values()]
+    sources = [OFFSETS_TOPIC] if found else []
+    if snapshot is not None:
+        sources.append("a snapshot of metadata")
+        times.append(snapshot.time)
+        for group, offsets in snapshot.groups.items():
+            for partition, committed in offsets.items():
+                if found.get((group, partition), (0, -1))[1] <= snapshot.time:
+                    found[group, partition] = committed.offset, snapshot.time
+    planned: dict[str, dict[TopicPartition, int]] = {}
+    for (group, partition), (offset, _) in found.items():
+        if (plan := partitions.get(partition)) is not None:
+            planned.setdefault(group, {})[partition] = max(plan.start, min(offset, plan.end))
+    return GroupsPlan(" and ".join(sources) or "none", max(times, default=None), planned)
+
+
+def _string(data: bytes, position: int) -> tuple[str, int]:
+    (length,) = _VERSION.unpack_from(data, position)
+    end = position + _VERSION.size + length
+    if length < 0 or end > len(data):
+        raise struct.error(f"a text of {length} bytes")
+    return data[position + _VERSION.size : end].decode(), end

@@ -1,0 +1,174 @@
+"""The steps of one host: fetch, place, check; each leaves the host's record in the directory of the restore."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ts_common.errors import OperatorError, QueryError
+from ts_common.model import TopicPartition
+from ts_common.store.wrappers.bandwidth import Allowance
+from ts_reader.reading.parallel import in_threads
+from tsctl.archive_options import OpenArchive
+from tsctl.output import size
+from tsctl.restore.documents import Done, HostRecord, PartitionPlan, RestoreDirectory, Staged
+from tsctl.restore.fetching import STAGING, STATE, PartitionFetch
+from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, write_checkpoints
+
+_THREADS: Final = 4  # partitions that are fetched at once
+_INDEX_SHARE: Final = 200  # indexes need less than a part of this size of their segments
+
+
+class HostRun:
+    """The steps of one host.
+
+    Args:
+        directory: with the plan and the records.
+
+    Raises:
+        QueryError: the plan has no replica for this broker, or the topics do not exist.
+        CorruptData, NewerFormat: a record is damaged, or of a later release.
+    """
+
+    def __init__(self, directory: RestoreDirectory, host: Host) -> None:
+        self._directory = directory
+        self._host = host
+        self._plan_id = directory.plan.plan
+        self.partitions: Mapping[TopicPartition, PartitionPlan] = directory.plan.of_broker(host.broker)
+        if not self.partitions:
+            raise QueryError(f"broker {host.broker}: the plan has no replica for it; it has {directory.plan.brokers}")
+        self.places: Mapping[TopicPartition, Path] = host.directories(self.partitions, directory.created())
+
+    def fetch(self, archive: OpenArchive, allowance: Allowance, advance: Callable[[int], None]) -> HostRecord:
+        """Fetch the files of all replicas, and leave the record.
+
+        Args:
+            advance: is called with each number of bytes, from several threads.
+
+        Raises:
+            OperatorError: a disk has too little space, or a file cannot be written.
+            QueryError: the files are in place already.
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+        """
+        record = self._directory.host(self._host.broker)
+        if self._host.is_locked or (record is not None and record.done is Done.PLACED):
+            raise QueryError(
+                f"broker {self._host.broker}: the files are placed, or being placed; continue with `place`"
+            )
+        self._check_space()
+        topics, time_of_markers = self._directory.plan.topics, self._directory.plan.time
+
+        def fetch_one(name: TopicPartition) -> Staged:
+            return PartitionFetch(
+                archive.store_of(name.topic),
+                archive.keys.partition(name, topics[name.topic].directory),
+                self.partitions[name],
+                self._plan_id,
+                time_of_markers,
+                self.places[name],
+                allowance,
+                advance,
+            ).run()
+
+        with _disk_errors():
+            states = dict(zip(self.partitions, in_threads(fetch_one, self.partitions, most=_THREADS), strict=True))
+            return self._record(Done.FETCHED, states)
+
+    def place(self) -> HostRecord:
+        """Move the files into place while the broker is stopped, and leave the record; the broker stays locked.
+
+        Raises:
+            QueryError: a host has not fetched its files, or the broker runs.
+            CorruptData, OperatorError: a file is missing, or cannot be moved.
+        """
+        self._directory.check_hosts(Done.FETCHED)
+        states = {name: staged(place_of, self._plan_id) for name, place_of in self.places.items()}
+        with _disk_errors(), self._host.stopped():
+            if not self._host.is_locked:
+                self._check_empty()
+            self._host.lock()
+            for name, state in states.items():
+                place(self.places[name], state)
+            for log_dir in self._host.log_dirs:
+                placed = {
+                    name: (self.partitions[name], state)
+                    for name, state in states.items()
+                    if self.places[name].parent == log_dir
+                }
+                write_checkpoints(log_dir, placed)
+            return self._record(Done.PLACED, states)
+
+    def check(self) -> None:
+        """Check that all hosts have placed their files and that these are here; then let the broker start.
+
+        Raises:
+            QueryError: a host has not, or replicas differ.
+            CorruptData: a file is missing or has another size.
+        """
+        self._directory.check_hosts(Done.PLACED)
+        if not self._host.is_locked:
+            raise QueryError(f"broker {self._host.broker}: it is not locked; this host was checked before: start it")
+        with _disk_errors(), self._host.stopped():
+            for name, directory in self.places.items():
+                state = staged(directory, self._plan_id)
+                check_placed(directory, state)
+                self._check_record(name, state)
+            self._host.unlock()
+            for directory in self.places.values():
+                shutil.rmtree(directory / STAGING)
+
+    @property
+    def damaged(self) -> Iterator[str]:
+        """The places of stored segments that were left out, because the old broker's files were damaged there."""
+        for directory in self.places.values():
+            yield from staged(directory, self._plan_id).damaged
+
+    def _check_record(self, name: TopicPartition, state: Staged) -> None:
+        record = self._directory.host(self._host.broker)
+        if record is None or record.partitions.get(name) != replica_of(state):
+            raise QueryError(
+                f"{name}: {self._directory.host_file(self._host.broker)} is of other files than this host has; copy "
+                "the record that `tsctl restore place` wrote here"
+            )
+
+    def _check_empty(self) -> None:
+        """Check that no replica has records: these files replace all that is there."""
+        for name, directory in self.places.items():
+            if any(path.stat().st_size for path in directory.glob("*.log")):
+                raise QueryError(f"{name}: {directory} has records; the restore would replace them, and stops here")
+
+    def _check_space(self) -> None:
+        """Check that each file system has room for what is not fetched yet."""
+        needed: dict[int, int] = {}
+        path_of: dict[int, Path] = {}
+        for name, directory in self.places.items():
+            state = Staged.load(directory / STAGING / STATE)
+            done = state.steps if state is not None and state.plan == self._plan_id else 0
+            left = sum(each.size for step in self.partitions[name].steps[done:] for each in step.sources)
+            device = directory.stat().st_dev
+            needed[device] = needed.get(device, 0) + left + left // _INDEX_SHARE
+            path_of[device] = directory.parent
+        for device, wanted in needed.items():
+            found = os.statvfs(path_of[device])
+            if found.f_bavail * found.f_frsize < wanted:
+                raise OperatorError(
+                    f"{path_of[device]}: {size(found.f_bavail * found.f_frsize)} free, and {size(wanted)} are needed; "
+                    "free space, or give the broker more log dirs and move partitions there while it is stopped"
+                )
+
+    def _record(self, done: Done, states: Mapping[TopicPartition, Staged]) -> HostRecord:
+        partitions = {name: replica_of(state) for name, state in states.items()}
+        record = HostRecord(self._plan_id, self._host.broker, done, int(time.time() * 1000), partitions)
+        record.save(self._directory.host_file(self._host.broker))
+        return record
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OperatorError(f"{error.filename}: {error.strerror}; mend it, and repeat the command") from error

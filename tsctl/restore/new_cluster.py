@@ -1,0 +1,193 @@
+"""The new cluster, over Kafka's own protocol: topics, offsets, groups, configurations."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as TheirPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from ts_common.errors import OperatorError, QueryError
+from ts_common.model import TopicPartition
+from tsctl.restore.documents import Created, RestorePlan
+from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster
+
+# Until the last step nothing of a restored topic is deleted or compacted.
+UNLIMITED: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class NewCluster:
+    """A client of the new cluster.
+
+    Args:
+        bootstrap: `host:port`, separated by commas.
+        properties: further settings of librdkafka.
+
+    Raises:
+        ConfigurationError: a setting is not one of librdkafka's.
+    """
+
+    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
+        self.reading = KafkaCluster(bootstrap, properties)
+        self._admin = AdminClient({"client.id": "tsctl", "log_level": 0, **properties, "bootstrap.servers": bootstrap})
+
+    def cluster_id(self) -> str:
+        """Return Kafka's cluster id.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        found: str = self._result(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS), "metadata").cluster_id
+        return found
+
+    def create(self, topic: str, replicas: Sequence[Sequence[int]], configurations: Mapping[str, str]) -> None:
+        """Create a topic; it may exist already.
+
+        Args:
+            replicas: broker ids of each partition, the preferred leader first.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        wanted = NewTopic(
+            topic,
+            len(replicas),
+            replica_assignment=[list(each) for each in replicas],
+            config=dict(configurations),
+        )
+        self._wait(self._admin.create_topics([wanted])[topic], f"topic {topic}", {KafkaError.TOPIC_ALREADY_EXISTS})
+
+    def replicas(self) -> dict[TopicPartition, tuple[list[int], list[int], int]]:
+        """Return replicas, in-sync replicas and leader of each partition; the leader is -1 without one.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        metadata = self._result(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS), "metadata")
+        return {
+            TopicPartition(name, number): (list(each.replicas), list(each.isrs), each.leader)
+            for name, topic in metadata.topics.items()
+            for number, each in topic.partitions.items()
+        }
+
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the committed offsets of a group that has no members, without leader epochs.
+
+        A consumer that committed an epoch of the old cluster would never get records of the new one.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed, also for one of the partitions.
+        """
+        theirs = [TheirPartition(each.topic, each.partition, offset) for each, offset in sorted(offsets.items())]
+        asked = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, theirs)])
+        answer = self._wait(asked[group], f"group {group}")
+        for each in answer.topic_partitions:
+            if each.error is not None:
+                raise _translated(each.error, f"group {group}, {each.topic}-{each.partition}")
+
+    def configure(self, topic: str, configurations: Mapping[str, str], removed: Sequence[str]) -> None:
+        """Set configurations of a topic, and remove others.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        entries = [
+            *(_entry(name, value, AlterConfigOpType.SET) for name, value in configurations.items()),
+            *(_entry(name, "", AlterConfigOpType.DELETE) for name in removed),
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._wait(self._admin.incremental_alter_configs([resource])[resource], f"topic {topic}")
+
+    def _wait(self, future: "Future[Any]", about: str, fine: frozenset[int] | set[int] = frozenset()) -> Any:
+        return self._result(lambda: future.result(REQUEST_SECONDS), about, fine)
+
+    def _result(self, request: Callable[[], Any], about: str, fine: frozenset[int] | set[int] = frozenset()) -> Any:
+        try:
+            return request()
+        except KafkaException as error:
+            if error.args[0].code() in fine:
+                return None
+            raise _translated(error.args[0], about) from error
+        except TimeoutError as error:
+            raise ClusterAway(f"{about}: no answer in {REQUEST_SECONDS:.0f} s") from error
+
+
+def _entry(name: str, value: str, operation: AlterConfigOpType) -> ConfigEntry:
+    return ConfigEntry(name, value, incremental_operation=operation)
+
+
+def _translated(error: KafkaError, about: str) -> Exception:
+    message = f"{about}: {error.str()}"
+    if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+        return OperatorError(f"{message}: the group has members; stop its consumers, then repeat the command")
+    return ClusterAway(message) if error.retriable() else OperatorError(message)
+
+
+def create_topics(cluster: NewCluster, plan: RestorePlan) -> Created:
+    """Create the topics of a plan, and return their ids; topics that exist as planned are accepted.
+
+    Raises:
+        QueryError: a topic has other replicas than the plan, or records.
+        ClusterAway, OperatorError: a request failed.
+    """
+    for name, topic in plan.topics.items():
+        replicas = [part.replicas for _, part in sorted(topic.partitions.items())]
+        cluster.create(name, replicas, UNLIMITED)
+    ids = cluster.reading.topics()
+    found = cluster.replicas()
+    for partition, part in plan.partitions.items():
+        exists, _, _ = found.get(partition, ([], [], -1))
+        if sorted(exists) != sorted(part.replicas):
+            raise QueryError(
+                f"{partition}: the new cluster has replicas {exists}, the plan {list(part.replicas)}; delete the "
+                "topic there, then repeat the command"
+            )
+    bounds = cluster.reading.bounds(plan.partitions)
+    if used := [str(name) for name, (_, last) in bounds.items() if last > 0]:
+        raise QueryError(f"{', '.join(used[:10])}: the new cluster has records there; a restore needs empty topics")
+    return Created(plan.plan, cluster.cluster_id(), {name: ids[name].topic_id for name in plan.topics})
+
+
+def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> None:
+    """Check topic ids, leaders, in-sync replicas, first offsets and ends.
+
+    Raises:
+        QueryError: a partition is not as planned.
+        ClusterAway, OperatorError: a request failed.
+    """
+    ids, found = cluster.reading.topics(), cluster.replicas()
+    wrong = [
+        f"topic {name}: another id"
+        for name in plan.topics
+        if name not in ids or ids[name].topic_id != created.topics[name]
+    ]
+    bounds = cluster.reading.bounds(plan.partitions)
+    for name, part in plan.partitions.items():
+        replicas, in_sync, leader = found.get(name, ([], [], -1))
+        if leader < 0 or len(in_sync) != len(part.replicas) or sorted(replicas) != sorted(part.replicas):
+            wrong.append(f"{name}: leader {leader}, in-sync replicas {in_sync}; {list(part.replicas)} are expected")
+            continue
+        first, last = bounds.get(name, (-1, -1))
+        if first != part.start or last < part.log_end:
+            wrong.append(f"{name}: offsets {first} to {last}; {part.start} to {part.log_end} are expected")
+    if wrong:
+        raise QueryError("; ".join(wrong[:10]) + ". Start all brokers, wait for them, and repeat the command")
+
+
+def configure_topics(cluster: NewCluster, plan: RestorePlan) -> None:
+    """Set the configurations of the plan; what `create_topics` set beyond them is removed.
+
+    Raises:
+        ClusterAway, OperatorError: a request failed.
+    """
+    for name, topic in plan.topics.items():
+        removed = [each for each in UNLIMITED if each not in topic.configurations]
+        cluster.configure(name, topic.configurations, removed)

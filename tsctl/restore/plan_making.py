@@ -1,0 +1,150 @@
+"""Makes the whole plan: topics and replicas of the archive and its newest snapshot, and the committed offsets."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.restored import Ended
+from ts_common.archive.snapshots import ClusterSnapshot, GroupsSnapshot
+from ts_common.archive.snapshots import Topic as SnapshotTopic
+from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_reader.reading.parallel import in_threads
+from tsctl.archive_options import HeldTopic
+from tsctl.restore.commands_for import commands_of
+from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, TopicPlan
+from tsctl.restore.groups import plan_groups
+from tsctl.restore.planning import Planned, end_transactions, new_plan_id, plan_partition, replicas_of
+
+_EMPTY: Final = PartitionPlan(
+    start=0,
+    end=0,
+    stored_end=0,
+    stable=0,
+    replicas=(),
+    steps=(),
+    lost=(),
+    ended=(),
+    epochs=EpochHistory(),
+    lineage=None,
+    notes=("the archive has no segment of it",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the operator chose.
+
+    Attributes:
+        at: ms since the epoch: the cut; None for all that the archive has.
+        ends: offsets of single partitions, which count instead.
+        brokers: ids of the new cluster.
+        factor: replication factor; None for the snapshot's.
+        configurations: by topic; they count instead of the snapshot's.
+    """
+
+    at: int | None
+    ends: Mapping[TopicPartition, int]
+    brokers: tuple[int, ...]
+    factor: int | None
+    configurations: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """The newest snapshots at a cut; None without one."""
+
+    cluster: ClusterSnapshot | None
+    groups: GroupsSnapshot | None
+
+    @classmethod
+    def read(cls, stores: Iterable[ObjectStore], keys: ClusterKeys, at: int | None) -> "Snapshots":
+        """Return the newest of all stores.
+
+        Raises:
+            CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `Snapshot.newest`.
+        """
+        until, cluster, groups = int(time.time() * 1000) if at is None else at, None, None
+        for store in stores:
+            one, other = ClusterSnapshot.newest(store, keys, until), GroupsSnapshot.newest(store, keys, until)
+            cluster = max((each for each in (cluster, one) if each), key=lambda each: each.time, default=None)
+            groups = max((each for each in (groups, other) if each), key=lambda each: each.time, default=None)
+        return cls(cluster, groups)
+
+
+def make_plan(
+    topics: Sequence[HeldTopic],
+    wanted: Wanted,
+    snapshots: Snapshots,
+    committed: Iterable[tuple[bytes | None, bytes | None, int]],
+    cluster: str,
+    locations: Sequence[str],
+) -> RestorePlan:
+    """Return the plan.
+
+    Args:
+        topics: of the archive, without Kafka's internal ones.
+        committed: records of `__consumer_offsets`, as in `plan_groups`.
+
+    Raises:
+        QueryError: the choice does not fit the archive.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+    """
+    catalogs = [(entry, catalog) for entry in topics for catalog in entry.topic.partitions]
+    unknown = wanted.ends.keys() - {catalog.keys.partition for _, catalog in catalogs}
+    if unknown:
+        raise QueryError(f"--end: {', '.join(map(str, sorted(unknown)))}: not in the plan's topics")
+    planned = in_threads(
+        lambda found: plan_partition(found[0].store, found[1], wanted.at, wanted.ends.get(found[1].keys.partition)),
+        catalogs,
+    )
+    ended = end_transactions(planned)
+    by_partition = {part.keys.partition: part for part in planned}
+    known = {} if snapshots.cluster is None else snapshots.cluster.topics
+    plans = {}
+    for entry in topics:
+        name = entry.topic.name
+        plans[name] = _topic_plan(entry, by_partition, ended, known.get(name), wanted)
+    plan = RestorePlan(
+        plan=new_plan_id(),
+        time=int(time.time() * 1000),
+        cluster=cluster,
+        locations=tuple(locations),
+        at=wanted.at,
+        topics=plans,
+        groups=GroupsPlan("none", None, {}),
+        commands=() if snapshots.cluster is None else tuple(commands_of(snapshots.cluster)),
+    )
+    return replace(plan, groups=plan_groups(committed, snapshots.groups, plan.partitions))
+
+
+def _topic_plan(
+    entry: HeldTopic,
+    planned: Mapping[TopicPartition, Planned],
+    ended: Mapping[TopicPartition, Sequence[Ended]],
+    former: SnapshotTopic | None,
+    wanted: Wanted,
+) -> TopicPlan:
+    name = entry.topic.name
+    held = {part.partition: part for part in planned if part.topic == name}
+    before = {} if former is None else dict(enumerate(former.partitions))
+    factor = wanted.factor or (former.replication_factor if former is not None else 0)
+    if not factor:
+        raise QueryError(f"topic {name}: no snapshot of metadata has its replication factor; set --replication-factor")
+    count = max([*held, *before, -1]) + 1
+    replicas = replicas_of(name, count, wanted.brokers, factor, before)
+    partitions = {}
+    for number in range(count):
+        part = held.get(number)
+        if part is None:  # without a segment in the archive
+            partitions[number] = replace(_EMPTY, replicas=replicas[number])
+        else:
+            partitions[number] = planned[part].finished(replicas[number], ended[part])
+    configurations = wanted.configurations.get(name)
+    if configurations is None:
+        configurations = (former.configs or {}) if former is not None else {}
+    return TopicPlan(entry.topic.directory, partitions, dict(configurations))

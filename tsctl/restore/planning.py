@@ -1,0 +1,290 @@
+"""Makes the plan of a restore from the archive: steps, cut, open transactions, and what is lost.
+
+Segments are read where their metadata is not enough: around a cut by time, and from the last stable offset on. A cut
+below the end of a partition with transactions reads all of it, because an open transaction can be of any age.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.commit_state import CommitState
+from ts_common.archive.fetch import fetch
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole as PlannedHole
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.restored import Ended, Outcome
+from ts_common.archive.segment_metadata import TxnIndexState, known_crc32c
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.errors import QueryError
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader
+from ts_common.log_format.markers import ABORT, COMMIT, read_markers
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_reader.query.timestamps import time_text
+from tsctl.restore.chain import Batch, clean, read_batches, united
+from tsctl.restore.documents import Hole, PartitionPlan, Source, Step
+from tsctl.restore.transactions import OpenTransaction, Transactions
+
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+UNCUT: Final = frozenset({"_schemas"})  # records refer to its newest entries
+MOST_OLDER_PERCENT: Final = 1  # records beyond a cut by time that are not later than it
+_OUTCOMES: Final = {ABORT: Outcome.ABORT, COMMIT: Outcome.COMMIT}
+
+
+@dataclass(slots=True)
+class Planned:
+    """A partition while its plan is made.
+
+    Attributes:
+        ranges: what is read, in order, each below `end`.
+        end: the offset after the last that is restored.
+        stable: from it on transactions were searched.
+        still_open: at the end.
+    """
+
+    store: ObjectStore
+    view: PartitionView
+    end: int
+    ranges: list[ReadRange] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    stable: int = 0
+    still_open: tuple[OpenTransaction, ...] = ()
+
+    @property
+    def keys(self) -> PartitionKeys:
+        """Of the partition in the archive."""
+        return self.view.keys
+
+    def finished(self, replicas: Sequence[int], ended: Sequence[Ended]) -> PartitionPlan:
+        """Return the plan."""
+        return PartitionPlan(
+            start=min(self.view.start, self.end),
+            end=self.end,
+            stored_end=self.view.end,
+            stable=self.stable,
+            replicas=tuple(replicas),
+            steps=tuple(map(_step, self.ranges)),
+            lost=tuple(self.holes),
+            ended=tuple(ended),
+            epochs=self.view.epochs.below(self.end),
+            lineage=self.view.lineage,
+            notes=tuple(self.notes),
+        )
+
+
+def new_plan_id() -> str:
+    """Return an id that no other plan has."""
+    return secrets.token_hex(8)
+
+
+def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None, end: int | None) -> Planned:
+    """Return what is restored of a partition, without the ends of its transactions.
+
+    Args:
+        at: ms since the epoch: the cut is before the first batch with a later timestamp; None for no cut by time.
+        end: no offset from it on is restored; None for no such cut. It counts instead of `at`.
+
+    Raises:
+        QueryError: the commit is lost, or a cut by time removes too many records that are not later.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+    """
+    view = open_view(store, catalog)
+    if view.state in {CommitState.MISSING, CommitState.DAMAGED}:
+        raise QueryError(f"{view.warning}; or leave the topic out of the plan")
+    planned = Planned(store, view, view.end)
+    if catalog.keys.partition.topic in UNCUT and end is None:
+        at = None
+    if end is not None and end < view.end:
+        planned.end = _edge(planned, lambda header: header.last_offset >= end, view.start)
+    elif at is not None and end is None:
+        _cut_at(planned, at)
+    for step in view.plan(view.start, planned.end):
+        if isinstance(step, PlannedHole):
+            why = "recorded by an agent: no broker had them" if step.recorded else "no object has them"
+            planned.holes.append(Hole(step.start, step.end, why))
+        else:
+            planned.ranges.append(step)
+    _note_copies(planned)
+    _find_open(planned)
+    return planned
+
+
+def end_transactions(parts: Sequence[Planned]) -> dict[TopicPartition, list[Ended]]:
+    """Return the ends of the transactions that are open at the end of each partition.
+
+    A transaction has its true end if another partition has a marker of it below its cut, else it is aborted. A marker
+    is of the same transaction if it is of the same producer and not older than the transaction's newest record: the
+    next transaction of a producer begins after all markers of this one.
+    """
+    wanted = {one.producer_id for part in parts for one in part.still_open}
+    if not wanted:
+        return {part.keys.partition: [] for part in parts}
+    since = min(one.time for part in parts for one in part.still_open)
+    markers = [marker for part in parts for marker in _markers(part, wanted, since)]
+    found: dict[TopicPartition, list[Ended]] = {}
+    for part in parts:
+        found[part.keys.partition] = ended = []
+        for one in part.still_open:
+            marker = _true_end(one, markers)
+            outcome = Outcome.ABORT if marker is None else marker.outcome
+            ended.append(Ended(one.producer_id, one.producer_epoch, one.first_offset, outcome))
+            why = "no restored partition has its marker" if marker is None else f"as in {marker.partition}"
+            part.notes.append(
+                f"the transaction of producer {one.producer_id} from offset {one.first_offset} on is open at "
+                f"{part.end}: {outcome} ({why})"
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    time: int
+    outcome: Outcome
+
+
+def _true_end(one: OpenTransaction, markers: Iterable[_Marker]) -> _Marker | None:
+    # With transaction.version 2 a marker has the next epoch of its producer.
+    epochs = {one.producer_epoch, one.producer_epoch + 1}
+    same = [
+        marker
+        for marker in markers
+        if marker.producer_id == one.producer_id and marker.producer_epoch in epochs and marker.time >= one.time
+    ]
+    return min(same, key=lambda marker: marker.time, default=None)
+
+
+def _markers(part: Planned, producers: set[int], since: int) -> Iterator[_Marker]:
+    """Yield the markers of some producers in a partition that are not older than a time in ms."""
+    for step in part.ranges:
+        metadata = [copy.metadata for copy in step.copies]
+        if all(each.control == 0 or (each.time_max is not None and each.time_max < since) for each in metadata):
+            continue
+        for header, data in _batches(part, step):
+            if header.is_control and header.producer_id in producers and header.max_timestamp >= since:
+                for _, kind in read_markers(header, bytes(data[HEADER_SIZE:])):
+                    if kind in _OUTCOMES:
+                        yield _Marker(
+                            part.keys.partition,
+                            header.producer_id,
+                            header.producer_epoch,
+                            header.max_timestamp,
+                            _OUTCOMES[kind],
+                        )
+
+
+def _find_open(part: Planned) -> None:
+    """Find the transactions that are open at the end."""
+    copies = [copy for step in part.ranges for copy in step.copies]
+    stable = part.view.last_stable_offset
+    ended_all = stable is not None and (part.end == part.view.end or all(each.metadata.control == 0 for each in copies))
+    part.stable = min(stable, part.end) if ended_all and stable is not None else part.view.start
+    transactions, reached = Transactions(), None
+    for step in part.ranges:
+        if step.end <= part.stable:
+            continue
+        if reached is not None and step.start > reached:
+            transactions.open.clear()  # the restore aborts them where offsets are lost
+        reached = step.end
+        for header, data in _batches(part, step):
+            if header.last_offset >= part.stable:
+                transactions.add(header, bytes(data[HEADER_SIZE:]) if header.is_control else b"")
+    part.still_open = tuple(transactions.by_offset)
+
+
+def _cut_at(part: Planned, at: int) -> None:
+    """Cut before the first batch with a timestamp later than a time in ms; note what is older beyond it."""
+    view = part.view
+    part.end = _edge(part, lambda header: header.max_timestamp > at, view.start, at)
+    below = part.end - view.start
+    older = 0
+    for step in view.plan(part.end, view.end):
+        if isinstance(step, ReadRange):
+            headers = (header for header, _ in _batches(part, step) if not header.is_control)
+            older += sum(header.record_count or 1 for header in headers if header.max_timestamp <= at)
+    if not older:
+        return
+    part.notes.append(f"{older} records beyond the cut are not later than {time_text(at)}: they are not restored")
+    if older * 100 > MOST_OLDER_PERCENT * (below + older):
+        raise QueryError(
+            f"{view.partition}: a cut at {time_text(at)} is offset {part.end}, and {older} of {below + older} records "
+            f"that are not later are beyond it, more than {MOST_OLDER_PERCENT} %: a producer's clock was ahead. Choose "
+            f"the offset with --end {view.partition}=OFFSET"
+        )
+
+
+def _edge(part: Planned, is_beyond: Callable[[BatchHeader], bool], start: int, at: int | None = None) -> int:
+    """Return the base offset of the first batch that is beyond a cut; the view's end without one."""
+    for step in part.view.plan(start, part.view.end):
+        if isinstance(step, PlannedHole):
+            continue
+        times = [copy.metadata.time_max for copy in step.copies]
+        if at is not None and all(time is not None and time <= at for time in times):
+            continue
+        for header, _ in _batches(part, step):
+            if is_beyond(header):
+                return max(header.base_offset, part.view.start)
+    return part.view.end
+
+
+def _batches(part: Planned, step: ReadRange) -> Iterator[Batch]:
+    """Yield the batches of a range; damaged ones are left out here, and reported when the files are fetched."""
+    copies = [read_batches(fetch(part.store, copy.key), copy.segment.size, lambda _: None) for copy in step.copies]
+    return clean(united(copies), step.start, step.end, is_first=True)
+
+
+def _step(part: ReadRange) -> Step:
+    sources = (
+        Source(copy.segment.name.stem, copy.segment.size, known_crc32c(copy.metadata), copy.metadata.time_max)
+        for copy in part.copies
+    )
+    return Step(part.start, part.end, tuple(sources))
+
+
+def _note_copies(part: Planned) -> None:
+    """Note what the copies of a partition cannot give back exactly."""
+    mixed = [step for step in part.ranges if len(step.copies) > 1]
+    copies = {copy.key: copy.metadata for step in part.ranges for copy in step.copies}.values()
+    if mixed:
+        part.notes.append(
+            f"offsets {mixed[0].start} to {mixed[-1].end - 1}: copies that were compacted at different times are "
+            "united by whole batches; deleted keys can appear again"
+        )
+    if any(each.txnindex is not None and each.txnindex[1] is TxnIndexState.LATE for each in copies):
+        part.notes.append("a segment was shipped late: compaction may have removed markers of aborted transactions")
+    if damaged := sum(each.corruptions for each in copies):
+        part.notes.append(f"the broker's files were damaged in {damaged} places, which are left out")
+
+
+def replicas_of(
+    topic: str, partitions: int, brokers: Sequence[int], factor: int, former: Mapping[int, Sequence[int]]
+) -> dict[int, tuple[int, ...]]:
+    """Return the brokers of each partition, the preferred leader first.
+
+    Args:
+        partitions: their number.
+        brokers: ids of the new cluster.
+        factor: replication factor.
+        former: the replicas that a snapshot has; used where they have this factor and are all among `brokers`.
+
+    Raises:
+        QueryError: there are fewer brokers than replicas.
+    """
+    if not 0 < factor <= len(brokers):
+        raise QueryError(
+            f"topic {topic}: replication factor {factor} with {len(brokers)} brokers; set --replication-factor"
+        )
+    shift = sum(topic.encode())  # topics begin with different brokers
+    found = {}
+    for number in range(partitions):
+        before = tuple(former.get(number, ()))
+        is_usable = len(before) == factor and set(before) <= set(brokers)
+        ring = tuple(brokers[(shift + number + place) % len(brokers)] for place in range(factor))
+        found[number] = before if is_usable else ring
+    return found
