@@ -44,7 +44,7 @@ def runner(capfd: pytest.CaptureFixture[str]) -> Run:
         capfd.readouterr()
         code = run_tsctl([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
-        assert "Traceback" not in err
+        assert "Traceback" not in err, err
         return Ended(int(code), out, err)
 
     return ended

@@ -94,6 +94,9 @@ class PartitionFetch:
         if self._state.complete:
             return self._state
         self._drop_incomplete()
+        begin = self._plan.steps[0].start if self._plan.steps else self._plan.end
+        if not self._state.files and begin > self._plan.start:  # the first offsets are lost
+            self._save(self._state, self._write_segment(iter(()), self._plan.start))
         for step in self._plan.steps[self._state.steps :]:
             if self._state.steps and step.start > self._plan.steps[self._state.steps - 1].end:
                 self._end_before_hole(step.start)
@@ -116,9 +119,8 @@ class PartitionFetch:
             copies = [opened.enter_context(closing(self._batches(source, damaged.append))) for source in step.sources]
             batches = clean(united(copies), step.start, step.end, is_first=is_first)
             first = next(batches, None)  # None: compaction left no batch
-            written = []
-            if first is not None:
-                written = self._write_segment(chain([first], batches), self._base_of(step, first[0]))
+            base = self._base_of(step, None if first is None else first[0])
+            written = self._write_segment(batches if first is None else chain([first], batches), base)
         state = replace(self._state, steps=self._state.steps + 1, end=step.end)
         notes = (*state.damaged, *damaged)[:_MOST_DAMAGED]
         self._save(replace(state, damaged=notes), written)
@@ -153,13 +155,15 @@ class PartitionFetch:
             "ends before it with --end"
         )
 
-    def _base_of(self, step: Step, first: BatchHeader) -> int:
+    def _base_of(self, step: Step, first: BatchHeader | None) -> int:
         """Return the base of a step's segment: the object's, unless its first batches are left out."""
         base = min(int(source.stem[:OFFSET_DIGITS]) for source in step.sources)
         if self._state.steps:
             return base if base >= self._state.end else step.start
+        if base >= step.start or first is None:
+            return step.start
         # A wrapper of magic 0 or 1 does not have the offset of its first message.
-        return base if base >= step.start or first.magic < 2 else first.base_offset
+        return min(first.base_offset, step.start) if first.magic >= 2 else base
 
     def _write_segment(self, batches: Iterator[Batch], base: int) -> list[FileEntry]:
         """Write the files of a segment, and return them, the `.log` last."""

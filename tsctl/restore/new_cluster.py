@@ -1,5 +1,6 @@
 """The new cluster, over Kafka's own protocol: topics, offsets, groups, configurations."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
@@ -18,10 +19,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import Created, RestorePlan
-from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster
+from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster, KafkaTopic
 
 # Until the last step nothing of a restored topic is deleted or compacted.
 UNLIMITED: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_LEADER_SECONDS: Final = 120
+_POLL_SECONDS: Final = 0.5
 
 
 class NewCluster:
@@ -141,8 +144,7 @@ def create_topics(cluster: NewCluster, plan: RestorePlan) -> Created:
     for name, topic in plan.topics.items():
         replicas = [part.replicas for _, part in sorted(topic.partitions.items())]
         cluster.create(name, replicas, UNLIMITED)
-    ids = cluster.reading.topics()
-    found = cluster.replicas()
+    ids, found = _wait_for_leaders(cluster, plan)
     for partition, part in plan.partitions.items():
         exists, _, _ = found.get(partition, ([], [], -1))
         if sorted(exists) != sorted(part.replicas):
@@ -154,6 +156,32 @@ def create_topics(cluster: NewCluster, plan: RestorePlan) -> Created:
     if used := [str(name) for name, (_, last) in bounds.items() if last > 0]:
         raise QueryError(f"{', '.join(used[:10])}: the new cluster has records there; a restore needs empty topics")
     return Created(plan.plan, cluster.cluster_id(), {name: ids[name].topic_id for name in plan.topics})
+
+
+def _wait_for_leaders(
+    cluster: NewCluster, plan: RestorePlan
+) -> tuple[dict[str, KafkaTopic], dict[TopicPartition, tuple[list[int], list[int], int]]]:
+    """Return what `topics` and `replicas` return, once each partition has a leader and all its replicas in sync.
+
+    Raises:
+        ClusterAway: a partition has not in time.
+    """
+    deadline = time.monotonic() + _LEADER_SECONDS
+    while True:
+        ids, found = cluster.reading.topics(), cluster.replicas()
+        missing = [
+            name
+            for name, part in plan.partitions.items()
+            if name.topic not in ids
+            or name not in found
+            or found[name][2] < 0
+            or len(found[name][1]) < len(part.replicas)
+        ]
+        if not missing:
+            return ids, found
+        if time.monotonic() > deadline:
+            raise ClusterAway(f"{missing[0]}: no leader, or a replica is out of sync, {_LEADER_SECONDS} s after create")
+        time.sleep(_POLL_SECONDS)
 
 
 def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> None:

@@ -1,0 +1,241 @@
+"""A cluster that was shipped and lost, and the cluster that gets its files."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.oracle import OracleRecord, dump
+from tests.every_field import every_field
+from tests.tsctl.running import Ended, Run
+from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive
+from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
+from ts_common.model import TopicPartition
+
+PLAIN, TRANSACTIONS, COMPACTED = "plain", "transactions", "compacted"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPICS = {PLAIN: len(CODECS), TRANSACTIONS: 1, COMPACTED: 1}
+GROUP, GROUP_OFFSET = "reports", 120
+LEVELS = ("read_uncommitted", "read_committed")
+OPEN = b"open"  # the begin of the values of the transaction that is open at the end
+_SECONDS = 60
+_PROPERTIES = {
+    **SMALL_FETCHES,
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+}
+_CONFIGURATIONS = {PLAIN: {}, TRANSACTIONS: {}, COMPACTED: {"cleanup.policy": "compact"}}
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What is left of the cluster.
+
+    Attributes:
+        config: directory of its agents' `prod.properties`.
+        ends: next offset of each partition in the archive.
+        starts: log start of each partition.
+        records: by isolation level, what Kafka's consumer read below `ends`; the open transaction counts as aborted.
+    """
+
+    archive: Archive
+    config: Path
+    ends: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
+    records: Mapping[str, Mapping[Key, OracleRecord]]
+
+
+@contextmanager
+def lost_cluster(directory: Path, **how: Any) -> Iterator[Lost]:
+    """Ship two brokers' topics, then remove the brokers and their disks; the store stays.
+
+    Args:
+        how: of the cluster.
+    """
+    arguments = {"mode": "kraft", "own_controller": True, **how}
+    with LocalCluster(
+        2, s3=True, buckets=[BUCKET], log_dirs=2, properties=_PROPERTIES, name="lost", **arguments
+    ) as cluster:
+        _fill(cluster)
+        archive = Archive(cluster, directory, PLAIN, properties={PREFIX + "kafka.topics.include": ",".join(TOPICS)})
+        try:
+            for broker in cluster.brokers:
+                archive.agent(broker)
+            partitions = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
+            ends = {each: _wait_until_shipped(archive, each) for each in partitions}
+            starts = {each: cluster.earliest(each.topic, each.partition) for each in partitions}
+            records = _below(cluster, ends)
+            for agent in archive.agents:
+                agent.kill()
+            _put_snapshots(cluster, archive)
+            for server in (*cluster.brokers.values(), *([cluster.controller] if cluster.controller else [])):
+                server.kill()
+                shutil.rmtree(server.directory)
+                server.directory.mkdir()
+            yield Lost(archive, archive.config, ends, starts, records)
+        finally:
+            archive.close()
+
+
+def read_all(cluster: LocalCluster) -> dict[str, dict[Key, OracleRecord]]:
+    """Return all records of the topics by Kafka's Java consumer, in both isolation levels."""
+    return {
+        level: {(each.topic, each.partition, each.offset): each for each in dump(cluster.bootstrap, [*TOPICS], level)}
+        for level in LEVELS
+    }
+
+
+def _fill(cluster: LocalCluster) -> None:
+    segments = {"segment.bytes": "20000"}
+    for topic, count in TOPICS.items():
+        replicas = list(map(_replicas, range(count)))
+        config = {**segments, **_CONFIGURATIONS[topic], "min.cleanable.dirty.ratio": "0.01"}
+        cluster.create_topic(topic, assignment=replicas, config=config)
+    for number, codec in enumerate(CODECS):
+        cluster.produce(PLAIN, every_field(150), partition=number, config={"compression.type": codec})
+    cluster.brokers[1].restart()  # leader epochs above 0
+    wait_for(lambda: cluster.in_sync(PLAIN, 0) == {1, 2}, "both replicas in sync", _SECONDS)
+    for number, codec in enumerate(CODECS):
+        cluster.produce(PLAIN, every_field(150), partition=number, config={"compression.type": codec})
+    late = cluster.producer({"transactional.id": "late", "transaction.timeout.ms": 600_000})
+    producer = cluster.producer({"transactional.id": "one", "batch.size": 1000, "linger.ms": 0})
+    for each in (producer, late):
+        each.init_transactions(_SECONDS)
+    for number in range(20):
+        producer.begin_transaction()
+        for _ in range(5):
+            producer.produce(TRANSACTIONS, b"%d" % number * 100, b"k%d" % number, partition=0)
+        producer.flush(_SECONDS)  # an abort would drop unsent records
+        (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(_SECONDS)
+        if number == 12:
+            late.begin_transaction()
+            late.produce(TRANSACTIONS, OPEN, partition=0)
+            late.flush(_SECONDS)
+    cluster.produce(TRANSACTIONS, [Record(bytes(4000)) for _ in range(8)], partition=0)
+    for part in range(6):
+        records = [Record(b"%d" % part * 50, key=b"%d" % (number % 40)) for number in range(300)]
+        cluster.produce(COMPACTED, records, partition=0)
+    cluster.produce(COMPACTED, [Record(bytes(4000), key=b"%d" % number) for number in range(8)], partition=0)
+
+
+def _replicas(partition: int) -> tuple[int, int]:
+    return (1, 2) if partition % 2 == 0 else (2, 1)
+
+
+def _wait_until_shipped(archive: Archive, partition: TopicPartition) -> int:
+    of = Archive(archive.cluster, archive.config.parent, partition.topic)
+    try:
+        leader = archive.cluster.leader(partition.topic, partition.partition)
+        assert leader is not None
+        of.agents = archive.agents
+        return of.wait_until_shipped(leader, partition.partition)
+    finally:
+        of.agents = []
+        of.close()
+
+
+def _below(cluster: LocalCluster, ends: Mapping[TopicPartition, int]) -> dict[str, dict[Key, OracleRecord]]:
+    """Return what consumers see of a restored cluster: beyond the last stable offset the outcomes are in the log."""
+    found = read_all(cluster)
+    stable = cluster.latest(TRANSACTIONS, 0, committed=True)
+    beyond = {
+        key: record
+        for key, record in found["read_uncommitted"].items()
+        if key[0] == TRANSACTIONS and key[2] >= stable and not _is_aborted(record)
+    }
+    found["read_committed"] |= beyond
+    return {
+        level: {key: each for key, each in records.items() if key[2] < ends[TopicPartition(*key[:2])]}
+        for level, records in found.items()
+    }
+
+
+def _is_aborted(record: OracleRecord) -> bool:
+    value = record.value or b""
+    return value == OPEN or (record.key is not None and int(record.key[1:]) % 3 == 0)
+
+
+def _put_snapshots(cluster: LocalCluster, archive: Archive) -> None:
+    now = int(time.time() * 1000)
+    topics = {
+        name: Topic(
+            None, tuple((1, 2) if number % 2 == 0 else (2, 1) for number in range(count)), _CONFIGURATIONS[name]
+        )
+        for name, count in TOPICS.items()
+    }
+    ClusterSnapshot(now, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, now // HOUR * HOUR)
+    groups = {GROUP: {TopicPartition(PLAIN, 1): GroupOffset(GROUP_OFFSET, 7, "")}}
+    GroupsSnapshot(now, groups).put(archive.store, archive.keys, now // FIVE_MINUTES * FIVE_MINUTES)
+
+
+class Restore:
+    """The steps of a restore into a new cluster.
+
+    Args:
+        run: runs `tsctl` in this process.
+        directory: of the plan.
+    """
+
+    def __init__(self, run: Run, lost: Lost, cluster: LocalCluster, directory: Path) -> None:
+        self._run = run
+        self._lost = lost
+        self._cluster = cluster
+        self.directory = directory
+
+    def step(self, name: str, *arguments: object, archive: bool = False) -> Ended:
+        """Run one step; it must succeed."""
+        found = self.tried(name, *arguments, archive=archive)
+        assert found.code == 0, (name, found)
+        return found
+
+    def tried(self, name: str, *arguments: object, archive: bool = False) -> Ended:
+        """Run one step."""
+        named = ("--config", self._lost.config) if archive else ()
+        return self._run("restore", name, self.directory, *arguments, *named)
+
+    def plan(self, *arguments: object) -> Ended:
+        """Make the plan."""
+        return self.step("plan", "--brokers", "1,2", *arguments, archive=True)
+
+    def create(self) -> Ended:
+        """Create the topics."""
+        return self.step("create", *self._brokers, "--continued-in", self._lost.config, archive=True)
+
+    def on(self, broker: int) -> tuple[object, ...]:
+        """Return the option that names a host."""
+        return ("--server-properties", self._cluster.brokers[broker].server_properties)
+
+    def all_steps(self) -> None:
+        """Plan, create, fetch, stop, place, check, start and finish."""
+        self.plan()
+        self.create()
+        for broker in self._cluster.brokers:
+            self.step("fetch", *self.on(broker), archive=True)
+        for server in self._cluster.brokers.values():
+            server.stop()
+        for broker in self._cluster.brokers:
+            self.step("place", *self.on(broker))
+        for broker in self._cluster.brokers:
+            self.step("check", *self.on(broker))
+        for server in self._cluster.brokers.values():
+            server.launch()
+        for server in self._cluster.brokers.values():
+            server.wait_ready()
+        ended: list[Ended] = []
+
+        def finished() -> bool:
+            ended.append(self.tried("finish", *self._brokers))
+            return ended[-1].code == 0
+
+        wait_for(finished, "the groups' offsets to be set", _SECONDS, state=lambda: ended[-1])
+        self.step("finish", *self._brokers, "--configurations", "--approve")
+
+    @property
+    def _brokers(self) -> tuple[str, str]:
+        return "--bootstrap-server", self._cluster.bootstrap

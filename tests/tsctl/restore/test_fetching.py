@@ -1,0 +1,216 @@
+"""The files of one partition, from archives that a test makes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker
+from tests.made_archive import MadeArchive, batches, steps
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.restored import Ended, Outcome
+from ts_common.errors import CorruptData, QueryError
+from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
+from ts_common.log_format.markers import read_markers
+from ts_common.model import TopicPartition
+from ts_common.store.wrappers.bandwidth import Allowance
+from tsctl.restore.chain import read_batches
+from tsctl.restore.documents import PartitionPlan, Staged
+from tsctl.restore.fetching import PartitionFetch
+from tsctl.restore.planning import Planned, end_transactions, plan_partition
+
+TIME = 1_700_000_000_000
+FILES = Callable[[], dict[str, bytes]]
+
+
+class Killed(Exception):
+    """The process ends."""
+
+
+def data(offset: int, producer: int, time: int = 1000) -> bytes:
+    """Return a transactional batch of one record."""
+    return batch(offset, attributes=TRANSACTIONAL, producer_id=producer, producer_epoch=3, max_timestamp=time)
+
+
+def planned(archive: MadeArchive, partition: int = 0, at: int | None = None, end: int | None = None) -> Planned:
+    keys = archive.partition("t", partition)
+    return plan_partition(archive.store, read_catalog(archive.store, keys), at, end)
+
+
+def plan_of(archive: MadeArchive, **cut: Any) -> PartitionPlan:
+    found = planned(archive, **cut)
+    return found.finished([1], end_transactions([found])[found.keys.partition])
+
+
+def fetched(
+    archive: MadeArchive, plan: PartitionPlan, directory: Path, advance: Callable[[int], None] = lambda _: None
+) -> tuple[Staged, dict[str, bytes]]:
+    """Return the state and all files but its own."""
+    directory.mkdir(exist_ok=True)
+    keys = archive.partition("t")
+    state = PartitionFetch(archive.store, keys, plan, "p", TIME, directory, Allowance(), advance).run()
+    files = {path.name: path.read_bytes() for path in (directory / "restore").iterdir() if path.name != "state.json"}
+    assert {entry.name for entry in state.files} == files.keys()
+    return state, files
+
+
+def markers(log: bytes) -> list[tuple[int, int, int, int]]:
+    """Return (offset, producer id, producer epoch, kind) of each marker in a log."""
+    found = []
+    for header, each in read_batches([log], len(log), lambda _: None):
+        if header.is_control:
+            found += [
+                (offset, header.producer_id, header.producer_epoch, kind)
+                for offset, kind in read_markers(header, bytes(each[61:]))
+            ]
+    return found
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    return MadeArchive(tmp_path / "archive")
+
+
+def test_overlapping_copies_become_one_log(archive: MadeArchive, tmp_path: Path) -> None:
+    """Two leaders rolled elsewhere, and the first one's tail is dead; the log ends with an empty segment."""
+    archive.put_segment("t", 0, batches(*steps(0, 100), epoch=1))
+    archive.put_segment("t", 50, batches(*steps(50, 80), epoch=1) + batches(*steps(80, 200), epoch=2))
+    archive.commit("t", 200, epochs=((1, 0), (2, 80)), highest_base=50)
+    state, files = fetched(archive, plan_of(archive), tmp_path / "t-0")
+    logs = {name: log for name, log in files.items() if name.endswith(".log")}
+    found = [
+        (header.base_offset, header.leader_epoch)
+        for name in sorted(logs)
+        for header, _ in read_batches([logs[name]], len(logs[name]), lambda _: None)
+    ]
+    assert found == [(base, 0) for base in range(0, 200, 10)]
+    assert [int(name[:20]) for name, log in sorted(logs.items()) if not log] == [200]
+    assert (state.end, files["leader-epoch-checkpoint"]) == (200, b"0\n1\n0 0\n")
+    assert all(f"{name[:20]}{suffix}" in files for name in logs for suffix in (".index", ".timeindex"))
+
+
+def test_a_killed_fetch_continues_to_the_same_files(archive: MadeArchive, tmp_path: Path) -> None:
+    """A complete segment is not read again, and the transactions that were open at its end are known."""
+    for base in (0, 100, 200):
+        log = data(base, 7) + batches(*steps(base + 1, base + 99)) + marker(base + 99, 7, 0, producer_epoch=3)
+        archive.put_segment("t", base, log)
+    archive.commit("t", 300, highest_base=200, last_stable_offset=300)
+    plan = plan_of(archive)
+    _, whole = fetched(archive, plan, tmp_path / "whole")
+    calls: list[int] = []  # bytes that were complete at the start, then one object each
+
+    def advance(count: int) -> None:
+        calls.append(count)
+        if len(calls) == 3:  # in the second object that is read
+            raise Killed
+
+    for read in (0, 1):
+        with pytest.raises(Killed):
+            fetched(archive, plan, tmp_path / "t-0", advance)
+        assert calls[0] == read * plan.steps[0].sources[0].size
+        calls.clear()
+    _, files = fetched(archive, plan, tmp_path / "t-0")
+    assert files == whole
+
+
+def test_an_aborted_transaction_has_its_index_entry(archive: MadeArchive, tmp_path: Path) -> None:
+    """Its last stable offset is the beginning of another transaction that is open then."""
+    log = data(0, 7) + data(1, 8) + marker(2, 7, 0) + marker(3, 8, 1)
+    archive.put_segment("t", 0, log)
+    archive.commit("t", 4, last_stable_offset=4)
+    _, files = fetched(archive, plan_of(archive), tmp_path / "t-0")
+    assert read_transaction_index(files[f"{0:020d}.txnindex"]) == (AbortedTransaction(7, 0, 2, 1),)
+
+
+def test_an_open_transaction_is_aborted_at_the_end(archive: MadeArchive, tmp_path: Path) -> None:
+    """By a marker in the last segment, with its index entry."""
+    archive.put_segment("t", 0, data(0, 7) + marker(1, 7, 1) + data(2, 7) + batches((3, 9)))
+    archive.commit("t", 9, last_stable_offset=2)
+    plan = plan_of(archive)
+    state, files = fetched(archive, plan, tmp_path / "t-0")
+    assert (plan.ended, state.end) == ((Ended(7, 3, 2, Outcome.ABORT),), 10)
+    assert markers(files[f"{9:020d}.log"]) == [(9, 7, 3, 0)]
+    assert read_transaction_index(files[f"{9:020d}.txnindex"]) == (AbortedTransaction(7, 2, 9, 10),)
+
+
+def test_a_transaction_that_a_hole_cuts_is_aborted_there(archive: MadeArchive, tmp_path: Path) -> None:
+    """Readers hide its records too: the next marker belongs to another transaction."""
+    archive.put_segment("t", 0, batches((0, 5)) + data(5, 7))
+    archive.put_segment("t", 20, data(20, 7) + marker(21, 7, 1))
+    archive.commit("t", 22, highest_base=20, last_stable_offset=22)
+    plan = plan_of(archive)
+    _, files = fetched(archive, plan, tmp_path / "t-0")
+    assert ([(hole.start, hole.end) for hole in plan.lost], plan.ended) == ([(6, 20)], ())
+    assert markers(files[f"{6:020d}.log"]) == [(6, 7, 3, 0)]
+    assert read_transaction_index(files[f"{6:020d}.txnindex"]) == (AbortedTransaction(7, 5, 6, 7),)
+
+
+def test_a_torn_transaction_gets_the_end_that_another_partition_has(archive: MadeArchive) -> None:
+    """A marker of the same producer that is not older than its records; an older one is of the transaction before."""
+    for number, kind, time in ((1, 1, 1500), (2, 0, 500)):
+        archive.put_segment("t", 0, data(0, 7) + marker(1, 7, kind, time=time, producer_epoch=3), partition=number)
+        archive.commit("t", 2, partition=number, last_stable_offset=2)
+    archive.put_segment("t", 0, data(0, 7, time=1200), partition=0)
+    archive.commit("t", 1, last_stable_offset=0)
+    parts = [planned(archive, number) for number in range(3)]
+    ended = end_transactions(parts)
+    assert ended[TopicPartition("t", 0)] == [Ended(7, 3, 0, Outcome.COMMIT)]
+    assert end_transactions([parts[0], parts[2]])[TopicPartition("t", 0)] == [Ended(7, 3, 0, Outcome.ABORT)]
+    assert "as in t-1" in parts[0].notes[0]
+
+
+def test_a_cut_is_at_the_edge_of_a_batch(archive: MadeArchive) -> None:
+    """By time before the first batch with a later record, by offset before the batch that has it."""
+    archive.put_segment("t", 0, batches(*steps(0, 100)))  # record n has the time 1000 + n
+    archive.commit("t", 100)
+    assert [plan_of(archive, at=at).end for at in (1000 + 54, 1000 + 59, 999, 5000)] == [50, 60, 0, 100]
+    assert [plan_of(archive, end=end).end for end in (54, 60, 500)] == [50, 60, 100]
+
+
+def test_a_clock_that_was_ahead_does_not_cut_a_partition_to_nothing(archive: MadeArchive) -> None:
+    """More than one record of a hundred is beyond the cut and not later: an offset is expected."""
+    archive.put_segment("t", 0, batches((0, 10), time=9_000_000) + batches(*steps(10, 100)))
+    archive.commit("t", 100)
+    with pytest.raises(QueryError, match="--end t-0=OFFSET"):
+        plan_of(archive, at=5000)
+    assert plan_of(archive, at=5000, end=70).end == 70
+
+
+def test_a_cut_in_a_transaction_ends_it(archive: MadeArchive, tmp_path: Path) -> None:
+    """Its marker is beyond the cut."""
+    archive.put_segment("t", 0, data(0, 7, 1) + batches((1, 5)) + marker(5, 7, 1, time=99_000))
+    archive.commit("t", 6, last_stable_offset=6)
+    plan = plan_of(archive, at=50_000)
+    state, files = fetched(archive, plan, tmp_path / "t-0")
+    assert (plan.end, plan.ended, state.end) == (5, (Ended(7, 3, 0, Outcome.ABORT),), 6)
+    assert markers(files[f"{5:020d}.log"]) == [(5, 7, 3, 0)]
+
+
+def test_a_damaged_object_stops_the_fetch(archive: MadeArchive, tmp_path: Path) -> None:
+    """Also if only a base offset changed, which no batch's CRC covers."""
+    log = bytearray(batches(*steps(0, 100)))
+    good = bytes(log)
+    log[7] ^= 1
+    archive.put_segment("t", 0, good, body=bytes(log))
+    archive.commit("t", 100)
+    with pytest.raises(CorruptData, match="tsctl repair"):
+        fetched(archive, plan_of(archive), tmp_path / "t-0")
+
+
+def test_compaction_at_both_ends_moves_neither_start_nor_end(archive: MadeArchive, tmp_path: Path) -> None:
+    """The first segment has no batch, and the last one lacks its tail; each begins and ends as in the old cluster."""
+    archive.put_segment("t", 0, b"", end=50)
+    archive.put_segment("t", 50, batches((70, 80)), end=100)
+    archive.commit("t", 100, highest_base=50)
+    _, files = fetched(archive, plan_of(archive), tmp_path / "t-0")
+    assert sorted(int(name[:20]) for name in files if name.endswith(".log")) == [0, 50, 100]
+
+
+def test_a_plan_of_other_open_transactions_is_refused(archive: MadeArchive, tmp_path: Path) -> None:
+    """The archive changed since, or the plan was edited."""
+    archive.put_segment("t", 0, data(0, 7))
+    archive.commit("t", 1, last_stable_offset=0)
+    with pytest.raises(CorruptData, match="make the plan again"):
+        fetched(archive, replace(plan_of(archive), ended=()), tmp_path / "t-0")

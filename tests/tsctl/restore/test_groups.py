@@ -1,0 +1,64 @@
+"""Committed offsets of a plan: archived records, a snapshot, and the bounds of the restored partitions."""
+
+import struct
+
+import pytest
+
+from tests.tsctl.restore.test_loss import part
+from ts_common.archive.snapshots import GroupOffset, GroupsSnapshot
+from ts_common.errors import CorruptData
+from ts_common.model import TopicPartition
+from tsctl.restore.groups import decode_commit, plan_groups
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def key(group: str, topic: str, partition: int, version: int = 1) -> bytes:
+    texts = b"".join(struct.pack(">h", len(text)) + text.encode() for text in (group, topic))
+    return struct.pack(">h", version) + texts + struct.pack(">i", partition)
+
+
+def value(offset: int, version: int = 3) -> bytes:
+    """Return a value as each version of Kafka writes it."""
+    ends = {
+        0: struct.pack(">h", 0) + struct.pack(">q", 9),
+        1: struct.pack(">h", 0) + struct.pack(">qq", 9, 9),
+        2: struct.pack(">h", 0) + struct.pack(">q", 9),
+        3: struct.pack(">i", 7) + struct.pack(">h", 0) + struct.pack(">q", 9),
+        4: struct.pack(">i", 7) + b"\x01" + struct.pack(">q", 9) + b"\x01\x00\x10" + bytes(16),
+    }
+    return struct.pack(">hq", version, offset) + ends[version]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_each_version_of_a_committed_offset_is_read(version: int) -> None:
+    """Kafka 4.1 writes version 4."""
+    assert decode_commit(key("g", "t", 1), value(4711, version)) == ("g", T1, 4711)
+
+
+def test_state_of_groups_and_tombstones_are_no_offsets() -> None:
+    """Keys of version 2 and above are of groups' members."""
+    assert decode_commit(struct.pack(">h", 2) + b"anything", b"x") is None
+    assert decode_commit(key("g", "t", 0), None) is None
+
+
+@pytest.mark.parametrize("damaged", [value(5, 3)[:6], struct.pack(">hq", 9, 5)])
+def test_a_damaged_offset_is_an_error(damaged: bytes) -> None:
+    """It is truncated, or of a later version."""
+    with pytest.raises(CorruptData, match="__consumer_offsets"):
+        decode_commit(key("g", "t", 0), damaged)
+
+
+def test_the_later_of_record_and_snapshot_counts_within_the_partition() -> None:
+    """Offsets are lowered to the end and raised to the start; partitions that are not restored are left out."""
+    archived = [
+        (key("old", "t", 0), value(40), 100),
+        (key("new", "t", 0), value(60), 300),
+        (key("low", "t", 0), value(1), 300),
+        (key("high", "t", 0), value(900), 300),
+        (key("old", "gone", 0), value(5), 300),
+    ]
+    snapshot = GroupsSnapshot(200, {name: {T0: GroupOffset(50, 7, "")} for name in ("old", "new", "listed")})
+    found = plan_groups(archived, snapshot, {T0: part(10, 100)})
+    expected = {"old": 50, "new": 60, "low": 10, "high": 100, "listed": 50}
+    assert ({group: offsets[T0] for group, offsets in found.offsets.items()}, found.time) == (expected, 300)

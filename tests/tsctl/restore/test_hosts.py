@@ -1,0 +1,218 @@
+"""The files of one host: placing, checking, and what each step refuses."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.made_archive import MadeArchive, batches, steps
+from tests.tsctl.restore.test_fetching import fetched, plan_of
+from ts_common.errors import CorruptData, QueryError
+from ts_common.log_format.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from ts_common.model import TopicPartition
+from tsctl.restore.documents import (
+    Created,
+    Done,
+    GroupsPlan,
+    RestoreDirectory,
+    RestorePlan,
+    TopicPlan,
+)
+from tsctl.restore.host_run import HostRun
+from tsctl.restore.hosts import Host, place
+
+TOPIC_ID = "5fWnyHqTQDqQDqQDqQDqQA"
+T0 = TopicPartition("t", 0)
+_HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+input()
+"""
+
+
+class Broker:
+    """A stopped broker's log dirs, with the empty topic `t`, and its files fetched."""
+
+    def __init__(self, archive: MadeArchive, restore: Path, directory: Path, number: int) -> None:
+        self.restore = restore
+        self.log_dirs = [directory / f"data-{each}" for each in range(2)]
+        for each in self.log_dirs:
+            each.mkdir(parents=True)
+            (each / "meta.properties").write_text("version=1\n")
+            (each / ".kafka_cleanshutdown").touch()
+            (each / "recovery-point-offset-checkpoint").write_bytes(encode_offset_checkpoint({("other", 1): 5}))
+        self.partition = self.log_dirs[1] / "t-0"
+        self.partition.mkdir()
+        (self.partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
+        for name in ("00000000000000000000.log", "00000000000000000000.index", "leader-epoch-checkpoint"):
+            (self.partition / name).write_bytes(b"")
+        self.properties = directory / "server.properties"
+        self.properties.write_text(f"node.id={number}\nlog.dirs={','.join(map(str, self.log_dirs))}\n")
+        self.state, self.files = fetched(archive, plan_of(archive), self.partition)
+
+    @property
+    def run(self) -> HostRun:
+        return HostRun(RestoreDirectory(self.restore), Host.of(self.properties))
+
+    def record(self, done: Done = Done.FETCHED) -> None:
+        """Leave the record that the files are fetched."""
+        self.run._record(done, {T0: self.state})
+
+    @property
+    def found(self) -> dict[str, bytes]:
+        """All files of the partition."""
+        return {path.name: path.read_bytes() for path in self.partition.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> list[Broker]:
+    """Return two brokers with the same files, before any is placed."""
+    archive, restore = MadeArchive(tmp_path / "archive"), tmp_path / "restore"
+    for base in (0, 100):
+        archive.put_segment("t", base, batches(*steps(base, base + 100)))
+    archive.commit("t", 200, highest_base=100, log_start=5)
+    topics = {"t": TopicPlan("t", {0: replace(plan_of(archive), replicas=(1, 2))}, {})}
+    restore.mkdir()
+    RestorePlan("p", 1, "prod", (), None, topics, GroupsPlan("none", None, {}), ()).save(restore / "plan.json")
+    Created("p", "kafka", {"t": TOPIC_ID}).save(restore / "created.json")
+    return [Broker(archive, restore, tmp_path / f"broker-{number}", number) for number in (1, 2)]
+
+
+def test_placed_files_replace_the_empty_log_and_its_checkpoints(brokers: list[Broker]) -> None:
+    """The broker is locked until each host is checked; other partitions' checkpoints stay."""
+    for broker in brokers:
+        broker.record()
+    for broker in brokers:
+        broker.run.place()
+        assert not any((each / "meta.properties").exists() for each in broker.log_dirs)
+    for broker in brokers:
+        broker.run.check()
+        assert all((each / "meta.properties").exists() for each in broker.log_dirs)
+        files = broker.found
+        assert files.pop("partition.metadata").endswith(f"{TOPIC_ID}\n".encode())
+        assert files == broker.files
+        assert not (broker.partition / "restore").exists()
+        found = {
+            name: parse_offset_checkpoint((broker.log_dirs[1] / f"{name}-offset-checkpoint").read_bytes())
+            for name in ("recovery-point", "replication", "log-start")
+        }
+        assert found == {
+            "recovery-point": {("other", 1): 5, ("t", 0): 200},
+            "replication": {("t", 0): 200},
+            "log-start": {("t", 0): 5},
+        }
+
+
+def test_a_killed_placing_continues(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each rename; the broker is locked meanwhile, and nothing else is removed."""
+    for broker in brokers:
+        broker.record()
+    broker, renamed = brokers[0], 0
+    count, rename = len(broker.state.files), Path.replace
+    for kill_at in range(1, count):
+
+        def replaced(path: Path, target: Path, kill_at: int = kill_at) -> Path:
+            nonlocal renamed
+            renamed += 1
+            if renamed > kill_at:
+                raise KeyboardInterrupt
+            return rename(path, target)
+
+        renamed = kill_at - 1
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Path, "replace", replaced)
+            broker.run.place()
+        assert not any((each / "meta.properties").exists() for each in broker.log_dirs)
+    broker.run.place()
+    assert {name: data for name, data in broker.found.items() if name != "partition.metadata"} == broker.files
+
+
+def test_no_host_goes_on_while_another_is_behind(brokers: list[Broker]) -> None:
+    """A leader without files makes its followers delete theirs."""
+    brokers[0].record()
+    with pytest.raises(QueryError, match="not fetched: broker 2"):
+        brokers[0].run.place()
+    brokers[1].record()
+    brokers[0].run.place()
+    with pytest.raises(QueryError, match="not placed: broker 2"):
+        brokers[0].run.check()
+    assert not any((each / "meta.properties").exists() for each in brokers[0].log_dirs)
+
+
+def test_replicas_with_different_files_are_refused(brokers: list[Broker]) -> None:
+    """One host has other bytes, perhaps of another state of the archive."""
+    one, two = brokers
+    one.record()
+    first, *others = two.state.files
+    two.state = replace(two.state, files=(replace(first, crc32c=first.crc32c ^ 1), *others))
+    two.record()
+    with pytest.raises(QueryError, match="t-0: the hosts have different files"):
+        one.run.place()
+
+
+def test_a_file_that_is_missing_or_cut_keeps_the_broker_locked(brokers: list[Broker]) -> None:
+    """Kafka starts with half of the segments, without a message."""
+    for broker in brokers:
+        broker.record()
+    for broker in brokers:
+        broker.run.place()
+    (brokers[0].partition / f"{100:020d}.log").write_bytes(b"short")
+    with pytest.raises(CorruptData, match=f"{100:020d}.log"):
+        brokers[0].run.check()
+    assert not any((each / "meta.properties").exists() for each in brokers[0].log_dirs)
+
+
+def test_a_running_or_killed_broker_is_refused(brokers: list[Broker]) -> None:
+    """Kafka locks `.lock`, and removes the mark of a clean stop at its start."""
+    for broker in brokers:
+        broker.record()
+    lock = brokers[0].log_dirs[0] / ".lock"
+    with subprocess.Popen([sys.executable, "-c", _HOLD, str(lock)], stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(QueryError, match="broker 1 runs"):
+            brokers[0].run.place()
+        process.communicate("")
+    (brokers[0].log_dirs[0] / ".kafka_cleanshutdown").unlink()
+    with pytest.raises(QueryError, match="did not stop cleanly"):
+        brokers[0].run.place()
+
+
+def test_records_that_a_producer_wrote_meanwhile_are_not_replaced(brokers: list[Broker]) -> None:
+    """The topic is not empty any more."""
+    for broker in brokers:
+        broker.record()
+    (brokers[0].partition / f"{0:020d}.log").write_bytes(batches((0, 5)))
+    with pytest.raises(QueryError, match="has records"):
+        brokers[0].run.place()
+
+
+def test_files_of_another_topic_id_are_refused(brokers: list[Broker]) -> None:
+    """A broker would rename the directory as stray."""
+    (brokers[0].partition / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    with pytest.raises(QueryError, match="topic id AAAAAAAAAAAAAAAAAAAAAQ"):
+        _ = brokers[0].run
+
+
+def test_a_host_that_was_checked_is_not_placed_again(brokers: list[Broker]) -> None:
+    """Its broker may have new records."""
+    for broker in brokers:
+        broker.record()
+    for broker in brokers:
+        broker.run.place()
+    brokers[0].run.check()
+    with pytest.raises(QueryError, match="not complete"):
+        brokers[0].run.place()
+    with pytest.raises(QueryError, match="was checked before"):
+        brokers[0].run.check()
+
+
+def test_a_file_that_is_nowhere_is_corrupt(brokers: list[Broker]) -> None:
+    """It was removed from the staged files by hand."""
+    (brokers[0].partition / "restore" / f"{100:020d}.log").unlink()
+    with pytest.raises(CorruptData, match="missing, or not of the restore"):
+        place(brokers[0].partition, brokers[0].state)
