@@ -11,6 +11,7 @@ from ts_common.archive.holds import Hold, Removal
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.layout import Layout
 from ts_common.archive.repair_requests import RepairAnswer, RepairRequest
+from ts_common.archive.restored import Restored
 from ts_common.archive.snapshots import ClusterSnapshot, GroupsSnapshot
 from ts_common.archive.table_claims import TableClaims
 from ts_tables.claims.state import TableState
@@ -33,6 +34,10 @@ _INCARNATIONS = (
 _HOLD = (
     b'{"version":1,"name":"h","topics":["t.*","u"],"prefix":"v","reason":"r","until":5,"setBy":"a","time":1,'
     b'"twoPeople":true,"purpose":"hold"}'
+)
+_RESTORED = (
+    b'{"version":1,"time":1,"by":"a","topics":{"t~b":{"url":null,"cluster":"c","entropyBits":5,"directory":"t",'
+    b'"partitions":{"0":{"end":7,"lineage":[1,5,5],"epochs":[[5,0]],"ended":[[1,2,3,"abort"]]}}}}}\n'
 )
 _REQUEST = (
     b'{"version":1,"topic":"t","partition":0,"directory":"t~a-0","kind":"damaged","from":1,"to":5,'
@@ -107,6 +112,7 @@ OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
         b'{"version":1,"time":1,"groups":{"g":{"t-0":[5,-1,"x"]}}}\n',
         lambda data: GroupsSnapshot.decode(data, KEY),
     ),
+    "restored": (_RESTORED, lambda data: Restored.decode(data, KEY)),
     "table claims": (
         b'{"version":1,"table":"a.b","snapshot":"1","time":5,"partitions":{"t-0":5,"t~a-0":7}}\n',
         lambda data: TableClaims.decode(data, KEY, table="a.b"),

@@ -309,3 +309,20 @@ def test_holds_are_put_only_if_absent() -> None:
     for name, sid in named:
         (found,) = (each for each in json.loads(document(f"iam/{name}.json"))["Statement"] if each["Sid"] == sid)
         assert found["Condition"] == {"Null": {"s3:if-none-match": "false"}}
+
+
+def test_a_restore_may_record_itself_and_hold_what_it_restored(store_as: As) -> None:
+    """Segments, commits and other holds it only reads; it removes nothing."""
+    store_as("uploader")
+    archive = archive_of_one_topic()
+    keys = archive.partition("clicks")
+    archive.store.close()
+    store = store_as("restore-cluster")
+    assert store.get(keys.commit)[0]
+    etag = store.put(KEYS.restored, b"{}", condition=IfAbsent()).etag
+    store.put(KEYS.restored, b"{} ", condition=IfMatch(etag))
+    store.put(KEYS.hold("restored-5f0c91d2a1b3c4d5"), b"{}", condition=IfAbsent())
+    for key in (keys.commit, keys.log_start, keys.segment(SegmentName(0)), KEYS.hold("case-17"), KEYS.layout):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x")
+    assert not removed(KEYS.restored)

@@ -325,7 +325,7 @@ class RestoreDirectory:
         """Return the record of the created topics.
 
         Raises:
-            QueryError: there is none.
+            QueryError: the file does not exist.
         """
         found = self._own(Created.load(self.created_file))
         if found is None:
@@ -344,7 +344,7 @@ class RestoreDirectory:
         return self.path / f"broker-{broker}.json"
 
     def host(self, broker: int) -> HostRecord | None:
-        """Return a host's record; None if there is none."""
+        """Return a host's record; None if the file does not exist."""
         return self._own(HostRecord.load(self.host_file(broker)))
 
     def check_hosts(self, least: Done) -> None:

@@ -207,6 +207,6 @@ def _check_id(directory: Path, partition: TopicPartition, created: Created) -> N
     found = parse_partition_metadata(path.read_bytes()) if path.exists() else None
     if found != expected:
         raise QueryError(
-            f"{directory}: topic id {found}, and created.json has {expected}; a broker would take these files for "
-            "another topic's; run `tsctl restore create` again"
+            f"{directory}: topic id {found}, and created.json has {expected}; the broker would rename the directory as "
+            "stray; run `tsctl restore create` again"
         )

@@ -8,6 +8,7 @@ from tests.common.log_format.build import SEGMENTS
 from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_common.log_format.index_files import (
     AbortedTransaction,
+    IndexBuilder,
     TimeIndex,
     greatest_below,
     position_for_offset,
@@ -28,6 +29,25 @@ def time_index(*entries: tuple[int, int]) -> bytes:
 
 def transaction(producer: int, first: int, last: int, stable: int = 0, version: int = 0) -> bytes:
     return struct.pack(">hqqqq", version, producer, first, last, stable)
+
+
+def test_built_indexes_are_those_of_the_broker() -> None:
+    """Byte for byte, of each golden file; its topic had an entry for each 1,000 bytes."""
+    for path in SEGMENTS:
+        data, position = path.read_bytes(), 0
+        builder = IndexBuilder(int(path.stem), interval=1000)
+        while position < len(data):
+            header = parse_header(data, position, len(data) - position)
+            assert isinstance(header, BatchHeader)
+            builder.add(header.last_offset, header.max_timestamp, header.size_in_bytes)
+            position += header.size_in_bytes
+        assert builder.finish() == tuple(path.with_suffix(each).read_bytes() for each in (".index", ".timeindex"))
+
+
+def test_an_entry_of_aborted_transactions_is_read_as_it_was_encoded() -> None:
+    """In the form of Kafka's `AbortedTxn`, version 0."""
+    entry = AbortedTransaction(7, 100, 250, 90)
+    assert (entry.encode(), read_transaction_index(entry.encode())) == (transaction(7, 100, 250, 90), (entry,))
 
 
 def test_indexes_of_a_real_broker_point_at_batches() -> None:

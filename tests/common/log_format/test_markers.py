@@ -1,11 +1,13 @@
 """The control records of a batch, without a kernel."""
 
+import struct
+
 import pytest
 
 from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, marker, record
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
-from ts_common.log_format.markers import ABORT, COMMIT, read_markers
+from ts_common.log_format.markers import ABORT, COMMIT, encode_marker, read_markers
 
 KEY = b"\0\0\0\0"  # version 0, type 0: an abort
 
@@ -50,3 +52,20 @@ def test_r04_a_damaged_control_batch_is_an_error(data: bytes, problem: str) -> N
     """Lengths and counts are bounded by the bytes of the batch, and the error names its base offset."""
     with pytest.raises(CorruptData, match=f"control batch of base offset 100: .*{problem}"):
         found(data)
+
+
+@pytest.mark.parametrize("kind", [ABORT, COMMIT])
+def test_an_encoded_marker_has_the_bytes_of_a_coordinators(kind: int) -> None:
+    """Those of an independent encoder, but for the coordinator's epoch."""
+    made = encode_marker(7, 4000, 3, kind, 1500)
+    key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0)
+    expected = batch(
+        7,
+        [record(0, key, value)],
+        attributes=CONTROL | TRANSACTIONAL,
+        base_timestamp=1500,
+        max_timestamp=1500,
+        producer_id=4000,
+        producer_epoch=3,
+    )
+    assert (made, found(made)) == (expected, [(7, kind)])

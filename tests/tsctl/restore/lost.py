@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
-from dev.local.oracle import OracleRecord, dump
+from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.every_field import every_field
 from tests.tsctl.running import Ended, Run
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive
@@ -20,7 +20,7 @@ PLAIN, TRANSACTIONS, COMPACTED = "plain", "transactions", "compacted"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPICS = {PLAIN: len(CODECS), TRANSACTIONS: 1, COMPACTED: 1}
 GROUP, GROUP_OFFSET = "reports", 120
-LEVELS = ("read_uncommitted", "read_committed")
+LEVELS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
 OPEN = b"open"  # the begin of the values of the transaction that is open at the end
 _SECONDS = 60
 _PROPERTIES = {
@@ -74,10 +74,10 @@ def lost_cluster(directory: Path, **how: Any) -> Iterator[Lost]:
             for agent in archive.agents:
                 agent.kill()
             _put_snapshots(cluster, archive)
-            for server in (*cluster.brokers.values(), *([cluster.controller] if cluster.controller else [])):
-                server.kill()
-                shutil.rmtree(server.directory)
-                server.directory.mkdir()
+            for server in reversed(cluster.servers):
+                if server is not cluster.s3:
+                    server.kill()
+                    shutil.rmtree(server.directory)
             yield Lost(archive, archive.config, ends, starts, records)
         finally:
             archive.close()
@@ -213,6 +213,19 @@ class Restore:
 
     def all_steps(self) -> None:
         """Plan, create, fetch, stop, place, check, start and finish."""
+        self.up_to_check()
+        self.start()
+        ended: list[Ended] = []
+
+        def finished() -> bool:
+            ended.append(self.tried("finish", *self._brokers))
+            return ended[-1].code == 0
+
+        wait_for(finished, "the groups' offsets to be set", _SECONDS, state=lambda: ended[-1])
+        self.step("finish", *self._brokers, "--configurations", "--approve")
+
+    def up_to_check(self) -> None:
+        """Plan, create, fetch, stop, place and check."""
         self.plan()
         self.create()
         for broker in self._cluster.brokers:
@@ -223,18 +236,13 @@ class Restore:
             self.step("place", *self.on(broker))
         for broker in self._cluster.brokers:
             self.step("check", *self.on(broker))
+
+    def start(self) -> None:
+        """Start all brokers."""
         for server in self._cluster.brokers.values():
             server.launch()
         for server in self._cluster.brokers.values():
             server.wait_ready()
-        ended: list[Ended] = []
-
-        def finished() -> bool:
-            ended.append(self.tried("finish", *self._brokers))
-            return ended[-1].code == 0
-
-        wait_for(finished, "the groups' offsets to be set", _SECONDS, state=lambda: ended[-1])
-        self.step("finish", *self._brokers, "--configurations", "--approve")
 
     @property
     def _brokers(self) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.common.log_format.build import message
+from tests.common.log_format.build import batch, message, record
 from tests.made_archive import batches, steps
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import batch_crc, crc_start
@@ -55,10 +55,12 @@ def test_messages_of_magic_0_and_1_keep_all_bytes() -> None:
 
 
 def test_compacted_copies_give_the_fullest_batch_of_each_base_offset() -> None:
-    """Two copies that lack different batches, and one batch of which one lacks records."""
-    left = batches((0, 10), (20, 30))
-    right = batches((10, 20), (20, 30))
+    """Each copy lacks a batch that the other one has."""
+    left = batches((0, 10)) + batch(20, [record(3)], last_offset_delta=9)
+    right = batches((10, 20)) + batch(20, [record(3), record(9)], last_offset_delta=9)
     assert chained(left, right, start=0, end=30) == [(0, 9, 0), (10, 19, 0), (20, 29, 0)]
+    counts = [header.record_count for header, _ in united([read(log, []) for log in (left, right)])]
+    assert counts == [10, 10, 2]
 
 
 def test_a_damaged_batch_is_left_out_and_reported() -> None:

@@ -131,7 +131,7 @@ def test_a_killed_placing_continues(brokers: list[Broker], monkeypatch: pytest.M
     assert {name: data for name, data in broker.found.items() if name != "partition.metadata"} == broker.files
 
 
-def test_no_host_goes_on_while_another_is_behind(brokers: list[Broker]) -> None:
+def test_no_host_continues_while_another_is_behind(brokers: list[Broker]) -> None:
     """A leader without files makes its followers delete theirs."""
     brokers[0].record()
     with pytest.raises(QueryError, match="not fetched: broker 2"):

@@ -1,7 +1,8 @@
-"""A lost cluster comes back as files, at its original offsets."""
+"""A lost cluster is put back as files, at its original offsets."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Message
@@ -9,11 +10,13 @@ from confluent_kafka import KafkaError as TheirError
 
 from dev.local.kafka.cluster import LocalCluster
 from tests.tsctl.restore.lost import (
+    COMPACTED,
     GROUP,
     GROUP_OFFSET,
     PLAIN,
     TOPICS,
     TRANSACTIONS,
+    Key,
     Lost,
     Restore,
     lost_cluster,
@@ -22,6 +25,7 @@ from tests.tsctl.restore.lost import (
 from tests.tsctl.running import Run, runner
 from ts_common.archive.restored import Restored
 from ts_common.model import TopicPartition
+from tsctl.verify.kafka_cluster import KafkaCluster
 
 _SECONDS = 60
 
@@ -45,41 +49,91 @@ def test_a_lost_cluster_has_every_archived_record_at_its_offset(lost: Lost, run:
     """In both isolation levels, on each replica; groups continue, and the first new records are there."""
     with LocalCluster(2, mode="kraft", own_controller=True, log_dirs=2, name="restored") as cluster:
         Restore(run, lost, cluster, tmp_path / "restore").all_steps()
-        assert read_all(cluster) == lost.records
-        for partition, start in lost.starts.items():
-            assert cluster.earliest(partition.topic, partition.partition) == start
-            places = [broker.partition_directory(*_name(partition)) for broker in cluster.brokers.values()]
-            logs = [[path.read_bytes() for path in sorted(place.glob("*.log"))] for place in places]
-            assert logs[0] == logs[1]
-        admin = cluster.admin()
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(_SECONDS)
-        assert [(each.partition, each.offset) for each in asked.topic_partitions] == [(1, GROUP_OFFSET)]
-        written = _first_writes(cluster)
-        found = read_all(cluster)["read_committed"]
-        assert {key: found[key].value for key in written} == written
-        record = Restored.read(lost.archive.store, lost.archive.keys.restored)
-        assert record is not None
-        ends = {
-            TopicPartition(name.partition("~")[0], number): part.end
-            for name, topic in record.topics.items()
-            for number, part in topic.partitions.items()
-        }
-        assert ends == lost.ends
+        check_restored(lost, cluster)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("old", ["kraft", "zookeeper"])
+def test_a_cluster_of_zookeeper_is_restored_too(
+    old: Literal["kraft", "zookeeper"], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka 3.9 with ZooKeeper gets the files of itself, and of Kafka 4.1."""
+    directory = tmp_path / "lost"
+    directory.mkdir()
+    with lost_cluster(directory, mode=old, own_controller=old == "kraft") as lost:
+        for name, value in lost.archive.s3.environment().items():
+            monkeypatch.setenv(name, value)
+        with LocalCluster(2, mode="zookeeper", log_dirs=2, name="restored") as cluster:
+            Restore(run, lost, cluster, tmp_path / "restore").all_steps()
+            check_restored(lost, cluster)
+
+
+@pytest.mark.full
+def test_a_recovery_would_lose_the_first_records_of_new_producers(lost: Lost, run: Run, tmp_path: Path) -> None:
+    """Without the mark of the clean stop the old producers' state is rebuilt: why the restore keeps it."""
+    with LocalCluster(2, mode="kraft", own_controller=True, log_dirs=2, name="recovered") as cluster:
+        steps = Restore(run, lost, cluster, tmp_path / "restore")
+        steps.up_to_check()
+        for broker in cluster.brokers.values():
+            for log_dir in broker.log_dirs:
+                (log_dir / ".kafka_cleanshutdown").unlink()
+                (log_dir / "recovery-point-offset-checkpoint").unlink()
+        steps.start()
+        acknowledged = first_writes(cluster)
+        found = read_all(cluster)["read_uncommitted"]
+        assert any(key not in found or found[key].value != value for key, value in acknowledged)
+
+
+def check_restored(lost: Lost, cluster: LocalCluster) -> None:
+    """Compare records, starts, replicas, indexes, groups and new records."""
+    assert read_all(cluster) == lost.records
+    for partition, start in lost.starts.items():
+        assert cluster.earliest(partition.topic, partition.partition) == start
+        places = [broker.partition_directory(*_name(partition)) for broker in cluster.brokers.values()]
+        logs = [[path.read_bytes() for path in sorted(place.glob("*.log"))] for place in places]
+        assert logs[0] == logs[1]
+        if partition.topic != COMPACTED:
+            _check_indexes(lost, partition, places[0])
+    admin = cluster.admin()
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(_SECONDS)
+    assert [(each.partition, each.offset) for each in asked.topic_partitions] == [(1, GROUP_OFFSET)]
+    written = first_writes(cluster)
+    assert len({key for key, _ in written}) == len(written)
+    found = read_all(cluster)["read_committed"]
+    assert {key: found[key].value for key, _ in written} == dict(written)
+    record = Restored.read(lost.archive.store, lost.archive.keys.restored)
+    assert record is not None
+    ids = {name: topic.topic_id for name, topic in KafkaCluster(cluster.bootstrap, {}).topics().items()}
+    topics = {each: record.topics.get(f"{each}~{ids[each]}") or record.topics[each] for each in TOPICS}
+    assert lost.ends == {
+        TopicPartition(topic, number): part.end
+        for topic, found in topics.items()
+        for number, part in found.partitions.items()
+    }
+
+
+def _check_indexes(lost: Lost, partition: TopicPartition, place: Path) -> None:
+    """Compare the indexes of closed segments with those that the old broker wrote, byte for byte."""
+    prefix = lost.archive.keys.partition(partition).prefix
+    shipped = {info.key.removeprefix(prefix) for info in lost.archive.store.list(prefix)}
+    indexes = [name for name in shipped if name.endswith("index")]
+    assert len(indexes) > 2
+    for name in indexes:
+        assert (place / name).read_bytes() == lost.archive.store.get(prefix + name)[0], name
 
 
 def _name(partition: TopicPartition) -> tuple[str, int]:
     return partition.topic, partition.partition
 
 
-def _first_writes(cluster: LocalCluster) -> dict[tuple[str, int, int], bytes]:
+def first_writes(cluster: LocalCluster) -> list[tuple[Key, bytes]]:
     """Write by new, idempotent and transactional producers; return what was acknowledged."""
-    acknowledged: dict[tuple[str, int, int], bytes] = {}
+    acknowledged: list[tuple[Key, bytes]] = []
 
     def delivered(error: TheirError | None, message: Message) -> None:
-        assert error is None
-        place = (message.topic() or "", message.partition() or 0, message.offset() or 0)
-        assert place not in acknowledged
-        acknowledged[place] = message.value() or b""
+        if error is None:
+            place = (message.topic() or "", message.partition() or 0, message.offset() or 0)
+            acknowledged.append((place, message.value() or b""))
 
     for settings in ({"enable.idempotence": False}, {"enable.idempotence": True}, {"transactional.id": "late"}):
         producer = cluster.producer(settings)
@@ -91,7 +145,7 @@ def _first_writes(cluster: LocalCluster) -> dict[tuple[str, int, int], bytes]:
                 for each in range(10):
                     value = f"new {settings} {each}".encode()
                     producer.produce(topic, value, partition=number, on_delivery=delivered)
-        producer.flush(_SECONDS)
+        assert producer.flush(_SECONDS) == 0
         if "transactional.id" in settings:
             producer.commit_transaction(_SECONDS)
     return acknowledged
