@@ -8,6 +8,7 @@ torn batch, which has fewer bytes than its length field gives.
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -56,6 +57,9 @@ def _struct_of(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
 _BATCH: Final = _struct_of(BATCH_FIELDS)
 _MESSAGE: Final = _struct_of(MESSAGE_FIELDS)
 _MESSAGE_V0: Final = _struct_of(MESSAGE_FIELDS[:-1])
+_BEFORE_CRC: Final = _struct_of(BATCH_FIELDS[:4])
+_CRC: Final = struct.Struct(">I")
+_AFTER_CRC: Final = _struct_of(BATCH_FIELDS[5:])
 _LENGTH: Final = struct.Struct(">i")
 _KEY_AND_VALUE_LENGTHS: Final = 8  # two int32 that every message has
 
@@ -169,6 +173,18 @@ class BatchHeader:
     def has_delete_horizon(self) -> bool:
         """Whether the log cleaner replaced the base timestamp by a delete horizon (KIP-534)."""
         return self.magic >= 2 and bool(self.attributes & DELETE_HORIZON_MASK)
+
+
+def encode_batch(base_offset: int, leader_epoch: int, fields: Sequence[int], records: bytes) -> bytes:
+    """Return the bytes of a v2 batch.
+
+    Args:
+        fields: the values of `BATCH_FIELDS` after the CRC, in their order.
+        records: the bytes after the header.
+    """
+    checked = _AFTER_CRC.pack(*fields) + records
+    length = ATTRIBUTES_POSITION - LENGTH_END + len(checked)
+    return b"".join((_BEFORE_CRC.pack(base_offset, length, leader_epoch, 2), _CRC.pack(crc32c(checked)), checked))
 
 
 def batch_field_position(name: str) -> int:

@@ -7,17 +7,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from awscrt.checksums import crc32c
-
 from ts_common.errors import CorruptData
-from ts_common.log_format.framing import (
-    ATTRIBUTES_POSITION,
-    BATCH_FIELDS,
-    CONTROL_MASK,
-    LENGTH_END,
-    TRANSACTIONAL_MASK,
-    BatchHeader,
-)
+from ts_common.log_format.framing import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, encode_batch
+from ts_common.log_format.varints import read_varint, varint
 from ts_common.wording import counted
 
 ABORT: Final = 0
@@ -25,10 +17,6 @@ COMMIT: Final = 1
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
 _VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _COORDINATOR_EPOCH: Final = 0  # of a new cluster; later coordinators have higher ones
-_BEFORE_CRC: Final = struct.Struct(">" + "".join(code for _, code in BATCH_FIELDS[:4]))
-_CRC: Final = struct.Struct(">I")
-_AFTER_CRC: Final = struct.Struct(">" + "".join(code for _, code in BATCH_FIELDS[5:]))
-_MAGIC: Final = 2
 _NO_SEQUENCE: Final = -1
 # Lengths, attributes, both deltas, the key, the lengths of value and headers: each at least a byte, the key four.
 _LEAST_RECORD: Final = 11
@@ -78,27 +66,7 @@ def encode_marker(offset: int, producer_id: int, producer_epoch: int, kind: int,
         time: ms since the epoch.
     """
     key, value = _CONTROL_KEY.pack(0, kind), _VALUE.pack(0, _COORDINATOR_EPOCH)
-    # Attributes, both deltas, key, value, headers; varints of small numbers have one byte, twice the number.
-    body = b"".join((bytes(3), _small(len(key)), key, _small(len(value)), value, bytes(1)))
+    # Attributes, both deltas, key, value, number of headers.
+    body = b"".join((bytes(3), varint(len(key)), key, varint(len(value)), value, varint(0)))
     fields = (TRANSACTIONAL_MASK | CONTROL_MASK, 0, time, time, producer_id, producer_epoch, _NO_SEQUENCE, 1)
-    checked = _AFTER_CRC.pack(*fields) + _small(len(body)) + body
-    length = ATTRIBUTES_POSITION - LENGTH_END + len(checked)
-    return b"".join((_BEFORE_CRC.pack(offset, length, 0, _MAGIC), _CRC.pack(crc32c(checked)), checked))
-
-
-def _small(number: int) -> bytes:
-    return bytes([number << 1])
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a zigzag varint (as Kafka's `ByteUtils.readVarint`) and the position after it."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise IndexError
+    return encode_batch(offset, 0, fields, varint(len(body)) + body)

@@ -10,7 +10,7 @@ Compaction removes records, and then a header has more offsets than records: the
 from typing import Final
 
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Buffer
-from ts_common.log_format.markers import read_varint
+from ts_common.log_format.varints import read_varint
 
 # Bytes of a record up to its offset delta: length, attributes and timestamp delta; each varint has at most ten.
 _HEAD_BYTES: Final = 10 + 1 + 10 + 10

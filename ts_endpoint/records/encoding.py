@@ -7,32 +7,23 @@ A record without a timestamp (magic 0) has the create time -1, as after Kafka's 
 (`LogValidator`). Clients then show the timestamp -1 and the type CreateTime.
 """
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from awscrt.checksums import crc32c
-
 from ts_common.log_format.framing import (
-    ATTRIBUTES_POSITION,
-    BATCH_FIELDS,
     HEADER_SIZE,
-    LENGTH_END,
     NO_PRODUCER,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
+    encode_batch,
 )
+from ts_common.log_format.varints import varint
 
 LOG_APPEND_TIME: Final = 1  # Kafka's id of the timestamp type
 MOST_DELTA: Final = (1 << 31) - 1  # of offsets in one batch: an int32
-_MAGIC: Final = 2
-_BEFORE_CRC: Final = struct.Struct(">" + "".join(code for _, code in BATCH_FIELDS[:4]))
-_CRC: Final = struct.Struct(">I")
-_AFTER_CRC: Final = struct.Struct(">" + "".join(code for _, code in BATCH_FIELDS[5:]))
 _NULL: Final = b"\x01"  # the length -1
 _NO_ATTRIBUTES: Final = b"\0"
 _INT64_MOST: Final = (1 << 63) - 1
-_INT64_MASK: Final = (1 << 64) - 1
 
 
 class Row(NamedTuple):
@@ -100,9 +91,7 @@ class Batch:
         """Return the bytes of the batch, which covers the offsets from `base` to below `end`."""
         attributes = TIMESTAMP_TYPE_MASK if self._appended else 0
         fields = (attributes, end - 1 - self.base, self._first, self._greatest, *[NO_PRODUCER] * 3, len(self._records))
-        tail = b"".join((_AFTER_CRC.pack(*fields), *self._records))
-        length = ATTRIBUTES_POSITION - LENGTH_END + len(tail)
-        return b"".join((_BEFORE_CRC.pack(self.base, length, self.epoch, _MAGIC), _CRC.pack(crc32c(tail)), tail))
+        return encode_batch(self.base, self.epoch, fields, b"".join(self._records))
 
 
 def empty_batch(base: int, end: int, epoch: int) -> bytes:
@@ -127,24 +116,3 @@ def _record(row: Row, timestamp_delta: int, offset_delta: int) -> bytes:
         parts += (_NULL,) if data is None else (varint(len(data)), data)
     body = b"".join(parts)
     return varint(len(body)) + body
-
-
-def varint(value: int) -> bytes:
-    """Return a zigzag varint (Kafka's `ByteUtils.writeVarlong`; of an int32 it has the same bytes).
-
-    Args:
-        value: an int64.
-    """
-    zigzag = (value << 1) ^ (value >> 63)
-    return _SMALL[zigzag] if zigzag < len(_SMALL) else bytes(_groups(zigzag & _INT64_MASK))
-
-
-def _groups(zigzag: int) -> Iterator[int]:
-    """Yield groups of seven bits, the least significant first."""
-    while zigzag >= 0x80:
-        yield zigzag & 0x7F | 0x80
-        zigzag >>= 7
-    yield zigzag
-
-
-_SMALL: Final = tuple(bytes(_groups(zigzag)) for zigzag in range(1 << 14))

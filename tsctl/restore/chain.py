@@ -10,7 +10,6 @@ import heapq
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Final
 
 from ts_common.errors import CorruptData
@@ -25,6 +24,7 @@ from ts_common.log_format.framing import (
     frame_size,
     parse_header,
 )
+from tsctl.restore.merging import Copy, merged
 
 FIRST_EPOCH: Final = 0
 _EPOCH: Final = struct.Struct(">i")
@@ -91,18 +91,22 @@ def read_batches(chunks: Iterable[bytes], size: int, damage: Callable[[str], Non
 
 
 def united(copies: Sequence[Iterable[Batch]]) -> Iterator[Batch]:
-    """Yield the batches of several compacted copies, each base offset once: from the copy with most of its records."""
+    """Yield the batches of several compacted copies, each base offset once, with the records of all copies.
+
+    Raises:
+        CorruptData: as `merged`.
+    """
     if len(copies) == 1:
         yield from copies[0]
         return
-    ordered = heapq.merge(*map(_keyed, copies), key=itemgetter(0))
-    for _, same in groupby(ordered, key=itemgetter(0)):
-        _, header, data = max(same, key=lambda entry: entry[1].record_count or 0)
+    ordered = heapq.merge(*map(_kept, copies), key=lambda copy: copy[0].base_offset)
+    for _, same in groupby(ordered, key=lambda copy: copy[0].base_offset):
+        header, data = merged(list(same))
         yield header, memoryview(data)
 
 
-def _keyed(batches: Iterable[Batch]) -> Iterator[tuple[int, BatchHeader, bytearray]]:
-    return ((header.base_offset, header, bytearray(data)) for header, data in batches)
+def _kept(batches: Iterable[Batch]) -> Iterator[Copy]:
+    return ((header, bytearray(data)) for header, data in batches)
 
 
 def clean(batches: Iterable[Batch], start: int, end: int, *, is_first: bool) -> Iterator[Batch]:

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
+from ts_common.wording import counted
 from tsctl.restore.documents import Created, RestorePlan
 from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster, KafkaTopic
 
@@ -145,6 +146,12 @@ def create_topics(cluster: NewCluster, plan: RestorePlan) -> Created:
         replicas = [part.replicas for _, part in sorted(topic.partitions.items())]
         cluster.create(name, replicas, UNLIMITED)
     ids, found = _wait_for_leaders(cluster, plan)
+    for name, topic in plan.topics.items():
+        if len(ids[name].partitions) != len(topic.partitions):
+            raise QueryError(
+                f"topic {name}: the new cluster has {counted(len(ids[name].partitions), 'partition')}, the plan "
+                f"{len(topic.partitions)}; delete the topic there, then repeat the command"
+            )
     for partition, part in plan.partitions.items():
         exists, _, _ = found.get(partition, ([], [], -1))
         if sorted(exists) != sorted(part.replicas):

@@ -254,7 +254,7 @@ def _note_copies(part: Planned) -> None:
     if mixed:
         part.notes.append(
             f"offsets {mixed[0].start} to {mixed[-1].end - 1}: copies that were compacted at different times are "
-            "united by whole batches; deleted keys can appear again"
+            "united, as readers do; deleted keys can appear again"
         )
     if any(each.txnindex is not None and each.txnindex[1] is TxnIndexState.LATE for each in copies):
         part.notes.append("a segment was shipped late: compaction may have removed markers of aborted transactions")

@@ -12,7 +12,8 @@ from tests.common.log_format import build
 from tests.endpoint.records.decoding import DECODERS, dump_log_segments, headers_of
 from tests.matrix import examples
 from tests.reader.decode.decoded_rows import Row as Decoded
-from ts_endpoint.records.encoding import MOST_DELTA, Batch, Row, empty_batch, varint
+from ts_common.log_format.varints import varint
+from ts_endpoint.records.encoding import MOST_DELTA, Batch, Row, empty_batch
 
 TIME = 1_700_000_000_000
 WIDE = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8192, -8193, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.common.log_format.build import batch, message, record
+from tests.common.log_format.build import DATA, DELETE_HORIZON, batch, message, record
 from tests.made_archive import batches, steps
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import batch_crc, crc_start
@@ -54,13 +54,26 @@ def test_messages_of_magic_0_and_1_keep_all_bytes() -> None:
     assert (found, damage) == (log, [])
 
 
-def test_compacted_copies_give_the_fullest_batch_of_each_base_offset() -> None:
-    """Each copy lacks a batch that the other one has."""
-    left = batches((0, 10)) + batch(20, [record(3)], last_offset_delta=9)
-    right = batches((10, 20)) + batch(20, [record(3), record(9)], last_offset_delta=9)
+def test_compacted_copies_are_united() -> None:
+    """Each copy lacks a batch that the other one has; of one batch each lacks a record, and a header was rewritten."""
+    left = batches((0, 10)) + batch(20, [record(3, b"a"), record(5, b"b", timestamp_delta=7)], last_offset_delta=9)
+    third = [record(3, b"a", timestamp_delta=-400), record(9, b"c", headers=[(b"h", None)])]
+    right = batches((10, 20)) + batch(20, third, last_offset_delta=9, base_timestamp=1400, attributes=DELETE_HORIZON)
     assert chained(left, right, start=0, end=30) == [(0, 9, 0), (10, 19, 0), (20, 29, 0)]
-    counts = [header.record_count for header, _ in united([read(log, []) for log in (left, right)])]
-    assert counts == [10, 10, 2]
+    (*_, (header, data)) = united([read(log, []) for log in (left, right)])
+    last = record(9, b"c", headers=[(b"h", None)], timestamp_delta=400)
+    bodies = [record(3, b"a"), record(5, b"b", timestamp_delta=7), last]
+    assert (header.record_count, bytes(data[61:])) == (3, b"".join(bodies))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_copy_that_has_all_records_is_kept_with_its_compression(codec: str) -> None:
+    """Its bytes are the broker's; a copy that lacks some of its records adds nothing."""
+    log = (DATA / f"java-{codec}.log").read_bytes()
+    (header, whole), *_ = read(log, [])
+    few = batch(header.base_offset, [], last_offset_delta=header.last_offset - header.base_offset)
+    (_, found), *_ = united([read(few, []), read(log, [])])
+    assert bytes(found) == bytes(whole)
 
 
 def test_a_damaged_batch_is_left_out_and_reported() -> None:

@@ -91,7 +91,7 @@ def test_overlapping_copies_become_one_log(archive: MadeArchive, tmp_path: Path)
     assert all(f"{name[:20]}{suffix}" in files for name in logs for suffix in (".index", ".timeindex"))
 
 
-def test_a_killed_fetch_continues_to_the_same_files(archive: MadeArchive, tmp_path: Path) -> None:
+def test_p01_a_killed_fetch_continues_to_the_same_files(archive: MadeArchive, tmp_path: Path) -> None:
     """A complete segment is not read again, and the transactions that were open at its end are known."""
     for base in (0, 100, 200):
         log = data(base, 7) + batches(*steps(base + 1, base + 99)) + marker(base + 99, 7, 0, producer_epoch=3)
@@ -178,7 +178,7 @@ def test_a_clock_that_was_ahead_does_not_cut_a_partition_to_nothing(archive: Mad
     assert plan_of(archive, at=5000, end=70).end == 70
 
 
-def test_a_cut_in_a_transaction_ends_it(archive: MadeArchive, tmp_path: Path) -> None:
+def test_p02_a_cut_in_a_transaction_ends_it(archive: MadeArchive, tmp_path: Path) -> None:
     """Its marker is beyond the cut."""
     archive.put_segment("t", 0, data(0, 7, 1) + batches((1, 5)) + marker(5, 7, 1, time=99_000))
     archive.commit("t", 6, last_stable_offset=6)
@@ -188,7 +188,7 @@ def test_a_cut_in_a_transaction_ends_it(archive: MadeArchive, tmp_path: Path) ->
     assert markers(files[f"{5:020d}.log"]) == [(5, 7, 3, 0)]
 
 
-def test_a_damaged_object_stops_the_fetch(archive: MadeArchive, tmp_path: Path) -> None:
+def test_p01_a_damaged_object_stops_the_fetch(archive: MadeArchive, tmp_path: Path) -> None:
     """Also if only a base offset changed, which no batch's CRC covers."""
     log = bytearray(batches(*steps(0, 100)))
     good = bytes(log)

@@ -1,15 +1,17 @@
 """The files of one host: placing, checking, and what each step refuses."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.restore.test_fetching import fetched, plan_of
-from ts_common.errors import CorruptData, QueryError
+from ts_common.errors import CorruptData, OperatorError, QueryError
 from ts_common.log_format.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import (
@@ -107,7 +109,7 @@ def test_placed_files_replace_the_empty_log_and_its_checkpoints(brokers: list[Br
         }
 
 
-def test_a_killed_placing_continues(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p01_a_killed_placing_continues(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
     """After each rename; the broker is locked meanwhile, and nothing else is removed."""
     for broker in brokers:
         broker.record()
@@ -216,3 +218,13 @@ def test_a_file_that_is_nowhere_is_corrupt(brokers: list[Broker]) -> None:
     (brokers[0].partition / "restore" / f"{100:020d}.log").unlink()
     with pytest.raises(CorruptData, match="missing, or not of the restore"):
         place(brokers[0].partition, brokers[0].state)
+
+
+def test_p01_a_full_disk_is_named_first(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is fetched already needs no more room."""
+    broker = brokers[0]
+    broker.run._check_space()  # all is fetched
+    (broker.partition / "restore" / "state.json").unlink()
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
+    with pytest.raises(OperatorError, match="0 bytes free"):
+        broker.run._check_space()

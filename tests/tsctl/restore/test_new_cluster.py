@@ -1,0 +1,79 @@
+"""The new cluster: topics without retention, groups without epochs, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer
+
+from dev.local.kafka.cluster import LocalCluster, Record
+from tests.tsctl.restore.test_loss import part
+from ts_common.errors import OperatorError, QueryError
+from ts_common.model import TopicPartition
+from tsctl.restore.documents import GroupsPlan, RestorePlan, TopicPlan
+from tsctl.restore.new_cluster import NewCluster, check_offsets, configure_topics, create_topics
+
+
+@pytest.fixture
+def cluster(one_broker: LocalCluster) -> NewCluster:
+    return NewCluster(one_broker.bootstrap, {})
+
+
+def plan_of(topic: str, partitions: int = 1, **configurations: str) -> RestorePlan:
+    """Return a plan of empty partitions on broker 1."""
+    parts = {number: replace(part(0, 0), replicas=(1,)) for number in range(partitions)}
+    topics = {topic: TopicPlan(topic, parts, configurations)}
+    return RestorePlan("p", 1, "prod", (), None, topics, GroupsPlan("none", None, {}), ())
+
+
+def test_created_topics_keep_everything_until_their_configurations_are_set(cluster: NewCluster) -> None:
+    """A repeated create accepts them; what the plan does not set is Kafka's default again."""
+    plan = plan_of("created", 2, **{"retention.ms": "5000"})
+    created = create_topics(cluster, plan)
+    assert create_topics(cluster, plan) == created
+    kept = ("cleanup.policy", "retention.ms", "retention.bytes")
+    before = cluster.reading.settings(["created"])["created"]
+    assert [before[name] for name in kept] == ["delete", "-1", "-1"]
+    check_offsets(cluster, plan, created)
+    configure_topics(cluster, plan)
+    assert cluster.reading.settings(["created"])["created"]["retention.ms"] == "5000"
+
+
+def test_p03_a_topic_that_is_not_empty_or_not_as_planned_is_refused(
+    cluster: NewCluster, one_broker: LocalCluster
+) -> None:
+    """Its files would be replaced."""
+    one_broker.create_topic("used")
+    one_broker.produce("used", [Record(b"v")], partition=0)
+    with pytest.raises(QueryError, match="has records there"):
+        create_topics(cluster, plan_of("used"))
+    one_broker.create_topic("other", partitions=2)
+    with pytest.raises(QueryError, match="2 partitions"):
+        create_topics(cluster, plan_of("other", 1))
+
+
+def test_a_partition_that_is_not_as_planned_is_named(cluster: NewCluster) -> None:
+    """Before a group's offsets are set: another start or end, or another topic id."""
+    plan = plan_of("named")
+    created = create_topics(cluster, plan)
+    other = replace(plan, topics={"named": TopicPlan("named", {0: replace(part(0, 7), replicas=(1,))}, {})})
+    with pytest.raises(QueryError, match="named-0: offsets 0 to 0; 0 to 7 are expected"):
+        check_offsets(cluster, other, created)
+    with pytest.raises(QueryError, match="topic named: another id"):
+        check_offsets(cluster, plan, replace(created, topics={"named": "x"}))
+
+
+def test_a_group_with_members_is_refused(cluster: NewCluster, one_broker: LocalCluster) -> None:
+    """The error is one of the partition, not of the request."""
+    one_broker.create_topic("read")
+    one_broker.produce("read", [Record(b"v")] * 5, partition=0)
+    settings = {"bootstrap.servers": one_broker.bootstrap, "group.id": "living", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe(["read"])
+    try:
+        assert consumer.poll(60) is not None
+        with pytest.raises(OperatorError, match="the group has members"):
+            cluster.set_offsets("living", {TopicPartition("read", 0): 3})
+    finally:
+        consumer.close()
+    cluster.set_offsets("living", {TopicPartition("read", 0): 3})
+    assert cluster.reading.group_offsets("living") == {TopicPartition("read", 0): 3}
