@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -11,7 +13,6 @@ from typing import Final
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
-from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import OpenArchive
 from tsctl.output import size
 from tsctl.restore.documents import Done, HostRecord, PartitionPlan, RestoreDirectory, Staged
@@ -20,6 +21,10 @@ from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, w
 
 _THREADS: Final = 4  # partitions that are fetched at once
 _INDEX_SHARE: Final = 200  # indexes need less than a part of this size of their segments
+
+
+class _Ended(Exception):
+    """Another partition failed, so that this one ends where it is."""
 
 
 class HostRun:
@@ -61,6 +66,13 @@ class HostRun:
         self._check_space()
         topics, time_of_markers = self._directory.plan.topics, self._directory.plan.time
 
+        ended = threading.Event()
+
+        def advance_unless_ended(count: int) -> None:
+            if ended.is_set():
+                raise _Ended
+            advance(count)
+
         def fetch_one(name: TopicPartition) -> Staged:
             return PartitionFetch(
                 archive.store_of(name.topic),
@@ -70,11 +82,17 @@ class HostRun:
                 time_of_markers,
                 self.places[name],
                 allowance,
-                advance,
+                advance_unless_ended,
             ).run()
 
-        with _disk_errors():
-            states = dict(zip(self.partitions, in_threads(fetch_one, self.partitions, most=_THREADS), strict=True))
+        with _disk_errors(), ThreadPoolExecutor(_THREADS, "fetch") as pool:
+            fetching = {name: pool.submit(fetch_one, name) for name in self.partitions}
+            try:
+                states = {name: each.result() for name, each in fetching.items()}
+            except BaseException:  # after an error, or Ctrl-C, the others end with their next chunk
+                ended.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             return self._record(Done.FETCHED, states)
 
     def place(self) -> HostRecord:

@@ -175,20 +175,25 @@ def _wait_for_leaders(
     """
     deadline = time.monotonic() + _LEADER_SECONDS
     while True:
-        ids, found = cluster.reading.topics(), cluster.replicas()
-        missing = [
-            name
-            for name, part in plan.partitions.items()
-            if name.topic not in ids
-            or name not in found
-            or found[name][2] < 0
-            or len(found[name][1]) < len(part.replicas)
-        ]
-        if not missing:
-            return ids, found
+        try:  # a broker can lack a topic that another one has
+            ids, found = cluster.reading.topics(), cluster.replicas()
+            missing = [
+                f"{name}: no leader, or a replica is out of sync"
+                for name, part in plan.partitions.items()
+                if name.topic not in ids or name not in found or not _is_led(found[name], len(part.replicas))
+            ]
+            if not missing:
+                return ids, found
+        except ClusterAway as error:
+            missing = [str(error)]
         if time.monotonic() > deadline:
-            raise ClusterAway(f"{missing[0]}: no leader, or a replica is out of sync, {_LEADER_SECONDS} s after create")
+            raise ClusterAway(f"{missing[0]}, {_LEADER_SECONDS} s after the topics were created")
         time.sleep(_POLL_SECONDS)
+
+
+def _is_led(state: tuple[list[int], list[int], int], replicas: int) -> bool:
+    _, in_sync, leader = state
+    return leader >= 0 and len(in_sync) >= replicas
 
 
 def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> None:

@@ -1,6 +1,7 @@
 """The files of one host: placing, checking, and what each step refuses."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,9 @@ from tests.tsctl.restore.test_fetching import fetched, plan_of
 from ts_common.errors import CorruptData, OperatorError, QueryError
 from ts_common.log_format.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from ts_common.model import TopicPartition
+from ts_common.store.wrappers.bandwidth import Allowance
+from ts_reader.options.archive_name import name_archive
+from tsctl.archive_options import open_archive
 from tsctl.restore.documents import (
     Created,
     Done,
@@ -23,7 +27,7 @@ from tsctl.restore.documents import (
     TopicPlan,
 )
 from tsctl.restore.host_run import HostRun
-from tsctl.restore.hosts import Host, place
+from tsctl.restore.hosts import Host, place, replica_of
 
 TOPIC_ID = "5fWnyHqTQDqQDqQDqQDqQA"
 T0 = TopicPartition("t", 0)
@@ -228,3 +232,22 @@ def test_p01_a_full_disk_is_named_first(brokers: list[Broker], monkeypatch: pyte
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
     with pytest.raises(OperatorError, match="0 bytes free"):
         broker.run._check_space()
+
+
+def test_an_interrupted_fetch_ends_with_the_next_chunk_of_each_partition(brokers: list[Broker], tmp_path: Path) -> None:
+    """The operator's Ctrl-C does not wait for terabytes; a repeated fetch completes the files."""
+    broker = brokers[0]
+    shutil.rmtree(broker.partition / "restore")
+    seen: list[int] = []
+
+    def advance(count: int) -> None:
+        seen.append(count)
+        raise KeyboardInterrupt
+
+    name = name_archive(None, (tmp_path / "archive").as_uri(), "prod", 0)
+    with open_archive(name, lambda _: None) as archive:
+        with pytest.raises(KeyboardInterrupt):
+            broker.run.fetch(archive, Allowance(), advance)
+        record = broker.run.fetch(archive, Allowance(), lambda _: None)
+    assert (len(seen), record.done) == (1, Done.FETCHED)
+    assert record.partitions == {T0: replica_of(broker.state)}
