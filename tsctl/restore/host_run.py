@@ -35,6 +35,7 @@ class HostRun:
 
     Raises:
         QueryError: the plan has no replica for this broker, or the topics do not exist.
+        OperatorError: another user owns the broker's directories.
         CorruptData, NewerFormat: a record is damaged, or of a later release.
     """
 
@@ -46,6 +47,7 @@ class HostRun:
         if not self.partitions:
             raise QueryError(f"broker {host.broker}: the plan has no replica for it; it has {directory.plan.brokers}")
         self.places: Mapping[TopicPartition, Path] = host.directories(self.partitions, directory.created())
+        self._check_user()
 
     def fetch(self, archive: OpenArchive, allowance: Allowance, advance: Callable[[int], None]) -> HostRecord:
         """Fetch the files of all replicas, and leave the record.
@@ -150,6 +152,15 @@ class HostRun:
             raise QueryError(
                 f"{name}: {self._directory.host_file(self._host.broker)} is of other files than this host has; copy "
                 "the record that `tsctl restore place` wrote here"
+            )
+
+    def _check_user(self) -> None:
+        """Check that this process has the broker's user: the broker must be able to write the files."""
+        owner = next(iter(self.places.values())).stat().st_uid
+        if owner != os.geteuid():
+            raise OperatorError(
+                f"the log dirs of broker {self._host.broker} belong to user {owner}, and this process is of user "
+                f"{os.geteuid()}; run the command as the broker's user, for example by sudo -u '#{owner}'"
             )
 
     def _check_empty(self) -> None:

@@ -251,3 +251,10 @@ def test_an_interrupted_fetch_ends_with_the_next_chunk_of_each_partition(brokers
         record = broker.run.fetch(archive, Allowance(), lambda _: None)
     assert (len(seen), record.done) == (1, Done.FETCHED)
     assert record.partitions == {T0: replica_of(broker.state)}
+
+
+def test_another_user_than_the_brokers_is_refused(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker could not write to files of root."""
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(OperatorError, match="run the command as the broker's user"):
+        _ = brokers[0].run
