@@ -21,6 +21,7 @@ from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.restore.continuing import continue_archive, hold_topics
 from tsctl.restore.documents import HostRecord, RestoreDirectory
+from tsctl.restore.files import write_file
 from tsctl.restore.groups import OFFSETS_TOPIC
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
@@ -93,12 +94,12 @@ def plan(
         made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
     directory.mkdir(parents=True, exist_ok=True)
     made.save(path)
+    text = "\n".join(plan_text(made, rate, now_ms()))
+    write_file(directory / "plan.txt", f"{text}\n".encode())
     if as_json:
-        output.document({"plan": str(path), **made.fields()})
+        output.document({"file": str(path), **made.fields()})
     else:
-        for line in plan_text(made, rate, now_ms()):
-            output.text(line)
-        output.text(f"\nwritten: {path}; next: tsctl restore create")
+        output.text(f"{text}\n\nwritten: {path}, and this text as plan.txt; next: tsctl restore create")
     if any(part.lost for part in made.partitions.values()):
         raise typer.Exit(ExitCode.FOUND)
 

@@ -91,6 +91,16 @@ class NewCluster:
             ClusterAway, OperatorError: the request failed, also for one of the partitions.
         """
         theirs = [TheirPartition(each.topic, each.partition, offset) for each, offset in sorted(offsets.items())]
+        deadline = time.monotonic() + _LEADER_SECONDS
+        while True:
+            try:
+                return self._set_offsets(group, theirs)
+            except ClusterAway:  # a new cluster creates `__consumer_offsets` now
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
+
+    def _set_offsets(self, group: str, theirs: list[TheirPartition]) -> None:
         asked = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, theirs)])
         answer = self._wait(asked[group], f"group {group}")
         for each in answer.topic_partitions:
