@@ -23,6 +23,7 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
 from ts_reader.query.timestamps import time_text
 from tsctl.restore.chain import Batch, clean, read_batches, united
 from tsctl.restore.documents import Hole, PartitionPlan, Source, Step
@@ -96,6 +97,8 @@ def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None
     if view.state in {CommitState.MISSING, CommitState.DAMAGED}:
         raise QueryError(f"{view.warning}; or leave the topic out of the plan")
     planned = Planned(store, view, view.end)
+    if view.warning is not None:
+        planned.notes.append(view.warning)
     if catalog.keys.partition.topic in UNCUT and end is None:
         at = None
     if end is not None and end < view.end:
@@ -258,6 +261,9 @@ def _note_copies(part: Planned) -> None:
         )
     if any(each.txnindex is not None and each.txnindex[1] is TxnIndexState.LATE for each in copies):
         part.notes.append("a segment was shipped late: compaction may have removed markers of aborted transactions")
+    frozen = {copy.key for step in part.ranges for copy in step.copies if copy.segment.is_frozen}
+    if frozen:
+        part.notes.append(f"{counted(len(frozen), 'segment')} in an archive class: thaw them first with `tsctl thaw`")
     if damaged := sum(each.corruptions for each in copies):
         part.notes.append(f"the broker's files were damaged in {damaged} places, which are left out")
 

@@ -214,3 +214,14 @@ def test_a_plan_of_other_open_transactions_is_refused(archive: MadeArchive, tmp_
     archive.commit("t", 1, last_stable_offset=0)
     with pytest.raises(CorruptData, match="make the plan again"):
         fetched(archive, replace(plan_of(archive), ended=()), tmp_path / "t-0")
+
+
+def test_a_partition_without_a_commit_yet_is_noted(archive: MadeArchive) -> None:
+    """Its first upload was under way: readers return none of its records either. Later it is an error."""
+    archive.put_segment("t", 0, batches((0, 5)))
+    plan = plan_of(archive)
+    assert (plan.start, plan.end, plan.steps) == (0, 0, ())
+    assert "beginning" in plan.notes[0]
+    archive.age(3600)
+    with pytest.raises(QueryError, match="leave the topic out"):
+        plan_of(archive)
