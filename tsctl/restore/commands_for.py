@@ -60,7 +60,10 @@ def _quota(quota: Quota) -> str:
         f"--entity-type {_ENTITIES[kind]} " + ("--entity-default" if name is None else f"--entity-name {quote(name)}")
         for kind, name in quota.entity.items()
     )
-    return _alter(" ".join(entities), {name: f"{limit:g}" for name, limit in quota.limits.items()})
+    return _alter(
+        " ".join(entities),
+        {name: str(int(limit) if limit.is_integer() else limit) for name, limit in quota.limits.items()},
+    )
 
 
 def _alter(entity: str, configurations: Mapping[str, str]) -> str:
