@@ -94,7 +94,8 @@ def test_overlapping_copies_become_one_log(archive: MadeArchive, tmp_path: Path)
 def test_p01_a_killed_fetch_continues_to_the_same_files(archive: MadeArchive, tmp_path: Path) -> None:
     """A complete segment is not read again, and the transactions that were open at its end are known."""
     for base in (0, 100, 200):
-        log = data(base, 7) + batches(*steps(base + 1, base + 99)) + marker(base + 99, 7, 0, producer_epoch=3)
+        log = data(base, 7) + batches(*steps(base + 1, base + 99))
+        log += marker(base + 99, 7, 0, producer_epoch=3) if base == 200 else batches((base + 99, base + 100))
         archive.put_segment("t", base, log)
     archive.commit("t", 300, highest_base=200, last_stable_offset=300)
     plan = plan_of(archive)
@@ -152,12 +153,13 @@ def test_a_torn_transaction_gets_the_end_that_another_partition_has(archive: Mad
     for number, kind, time in ((1, 1, 1500), (2, 0, 500)):
         archive.put_segment("t", 0, data(0, 7) + marker(1, 7, kind, time=time, producer_epoch=3), partition=number)
         archive.commit("t", 2, partition=number, last_stable_offset=2)
-    archive.put_segment("t", 0, data(0, 7, time=1200), partition=0)
-    archive.commit("t", 1, last_stable_offset=0)
-    parts = [planned(archive, number) for number in range(3)]
+    for number, producer, time in ((0, 7, 1200), (3, 9, 400)):
+        archive.put_segment("t", 0, data(0, producer, time=time), partition=number)
+        archive.commit("t", 1, partition=number, last_stable_offset=0)
+    parts = [planned(archive, number) for number in range(4)]
     ended = end_transactions(parts)
     assert ended[TopicPartition("t", 0)] == [Ended(7, 3, 0, Outcome.COMMIT)]
-    assert end_transactions([parts[0], parts[2]])[TopicPartition("t", 0)] == [Ended(7, 3, 0, Outcome.ABORT)]
+    assert end_transactions([parts[0], *parts[2:]])[TopicPartition("t", 0)] == [Ended(7, 3, 0, Outcome.ABORT)]
     assert "as in t-1" in parts[0].notes[0]
 
 
