@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from dev.local.oracle import OracleRecord
-from ts_common.archive.catalog import read_catalog
 from ts_common.archive.fetch import fetch
+from ts_common.archive.former_places import read_with_former
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import ReadRange
@@ -28,7 +28,7 @@ def read_archive(store: ObjectStore, keys: ClusterKeys, partition: TopicPartitio
 
 def read_incarnation(store: ObjectStore, keys: PartitionKeys) -> tuple[list[OracleRecord], list[tuple[int, int]]]:
     """Return every record of a partition in one incarnation, in order, and the holes."""
-    view, partition = open_view(store, read_catalog(store, keys)), keys.partition
+    view, partition = open_view(store, read_with_former(store, keys)), keys.partition
     assert view.warning is None
     records, holes = [], []
     for step in view.plan(view.start, view.end):

@@ -16,6 +16,7 @@ from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentName
+from ts_common.archive.restored import Ended, Restored, RestoredPartition, RestoredTopic
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.log_format.index_files import TimeIndex
@@ -29,22 +30,23 @@ CLUSTER = "prod"
 
 
 class MadeArchive:
-    """The objects of the cluster `prod` in one store, put there step by step.
+    """The objects of a cluster in one store, put there step by step.
 
     Args:
         location: of the store; a directory is created.
         entropy_bits: of its keys.
     """
 
-    def __init__(self, location: str | Path, entropy_bits: int = 0) -> None:
+    def __init__(self, location: str | Path, entropy_bits: int = 0, cluster: str = CLUSTER) -> None:
         if isinstance(location, Path):
             location.mkdir(parents=True, exist_ok=True)
         self.location = location.as_uri() if isinstance(location, Path) else location
         self.store: ObjectStore = open_store(self.location)
-        self.keys = ClusterKeys(CLUSTER, entropy_bits)
+        self.keys = ClusterKeys(cluster, entropy_bits)
+        self.directories: dict[str, str] = {}  # of topics that are put into a later incarnation
 
     def partition(self, topic: str, partition: int = 0) -> PartitionKeys:
-        return self.keys.partition(TopicPartition(topic, partition))
+        return self.keys.partition(TopicPartition(topic, partition), self.directories.get(topic))
 
     def put_segment(
         self,
@@ -124,6 +126,22 @@ class MadeArchive:
         for number, topic_id in enumerate(topic_ids):
             incarnations = incarnations.opened(topic_id, number, self.keys)
         self.store.put(self.keys.incarnations(topic), incarnations.encode())
+
+    def put_restored(
+        self,
+        former: ClusterKeys,
+        end: int,
+        *,
+        topic: str = "t",
+        directory: str | None = None,
+        epochs: Sequence[tuple[int, int]] = ((0, 0),),
+        ended: Sequence[Ended] = (),
+        url: str | None = None,
+    ) -> None:
+        """Record that partition 0 of a topic was restored from another cluster of the store, up to an offset."""
+        part = RestoredPartition(end, None, EpochHistory(tuple(epochs)), tuple(ended))
+        found = RestoredTopic(url, former.cluster, former.entropy_bits, topic, {0: part})
+        self.store.put(self.keys.restored, Restored(1, "ops", {directory or topic: found}).encode())
 
     def ship(self, directory: Path, txnindex: TxnIndexState = TxnIndexState.COMPLETE) -> int:
         """Put what the agent would ship of a broker's partition directory; return the next offset.

@@ -35,10 +35,6 @@ _HOLD = (
     b'{"version":1,"name":"h","topics":["t.*","u"],"prefix":"v","reason":"r","until":5,"setBy":"a","time":1,'
     b'"twoPeople":true,"purpose":"hold"}'
 )
-_RESTORED = (
-    b'{"version":1,"time":1,"by":"a","topics":{"t~b":{"url":null,"cluster":"c","entropyBits":5,"directory":"t",'
-    b'"partitions":{"0":{"end":7,"lineage":[1,5,5],"epochs":[[5,0]],"ended":[[1,2,3,"abort"]]}}}}}\n'
-)
 _REQUEST = (
     b'{"version":1,"topic":"t","partition":0,"directory":"t~a-0","kind":"damaged","from":1,"to":5,'
     b'"object":"c/t~a-0/00000000000000000005.log","etag":"e","size":5,"time":1,"by":"b"}\n'
@@ -76,6 +72,11 @@ _CLUSTER = (
     b'"acls":[{"resourceType":"TOPIC","name":"t","pattern":"LITERAL","principal":"User:u","host":"*",'
     b'"operation":"READ","permission":"ALLOW"}],"users":[{"name":"u","mechanisms":{"SCRAM-SHA-256":4096}}]}\n'
 )
+_RESTORED = (
+    b'{"version":1,"time":1,"by":"b","topics":{"orders~a":{"url":null,"cluster":"prod","entropyBits":5,'
+    b'"directory":"orders","partitions":{"0":{"end":1000,"lineage":null,"epochs":[[5,0]],'
+    b'"ended":[[4711,3,990,"abort"]]},"10":{"end":5,"lineage":[1,5,5],"epochs":[],"ended":[]}}}}}\n'
+)
 OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "commit": (_COMMIT, lambda data: decode_commit(FIRST_LINE + data, KEY)),
     "log-start": (b'{"version":2,"lineage":[1,5,5]}\n', lambda data: decode_log_start(FIRST_LINE + data, KEY)),
@@ -107,12 +108,12 @@ OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
         '{"version":1,"group":"g","time":1,"partitions":{"t-0":[5,3,5,"é"]}}\n'.encode(),
         lambda data: StoredGroup.decode(data, KEY, group="g"),
     ),
+    "restored": (_RESTORED, lambda data: Restored.decode(data, KEY)),
     "snapshot of a cluster": (_CLUSTER, lambda data: ClusterSnapshot.decode(data, KEY)),
     "snapshot of groups": (
         b'{"version":1,"time":1,"groups":{"g":{"t-0":[5,-1,"x"]}}}\n',
         lambda data: GroupsSnapshot.decode(data, KEY),
     ),
-    "restored": (_RESTORED, lambda data: Restored.decode(data, KEY)),
     "table claims": (
         b'{"version":1,"table":"a.b","snapshot":"1","time":5,"partitions":{"t-0":5,"t~a-0":7}}\n',
         lambda data: TableClaims.decode(data, KEY, table="a.b"),

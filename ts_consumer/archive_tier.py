@@ -8,11 +8,12 @@ from typing import Final
 
 import structlog
 
-from ts_common.archive.catalog import read_catalog, read_commit
+from ts_common.archive.catalog import read_commit
 from ts_common.archive.clusters import find_clusters
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.directories import entropy_widths
+from ts_common.archive.former_places import read_with_former
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.layout import read_layout
 from ts_common.archive.object_keys import PartitionKeys
@@ -199,7 +200,7 @@ class ArchiveTier:
         if version != found[1] or monotonic() - listed >= _LISTING_SECONDS:
             known = self._known.get(partition)
             former = () if known is None else (*known[1].view.copies, *known[1].view.retired)
-            catalog = read_catalog(store, keys, None if found[0] is None else found)
+            catalog = read_with_former(store, keys, None if found[0] is None else found)
             view = open_view(store, catalog, {copy.segment: copy for copy in former})
             if view.state is CommitState.COMMITTED:
                 self._nothing.pop(partition, None)

@@ -266,7 +266,7 @@ class PlannedQuery:
             bytes=sum(bytes_of(part) for part in parts),
             all_segments=plan.all_segments,
             all_bytes=plan.all_bytes,
-            partitions=len({copy.keys.prefix for copy in copies.values()}),
+            partitions=len({copy.keys.partition for copy in copies.values()}),
             offsets=sum(part.end - part.start for part in parts),
         )
 

@@ -47,8 +47,8 @@ class PartitionLook:
     def state(self, copy: SegmentCopy) -> tuple[SegmentState, int, int]:
         """Return the state of a segment and its live offsets `[from, to)`."""
         view = self.view
-        live_end = view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
-        start, end = max(copy.base, view.start), min(live_end, view.end)
+        low, live_end = view.live_range(copy)
+        start, end = max(low, view.start), min(live_end, view.end)
         if copy.base >= view.end:
             return SegmentState.UNCOMMITTED, copy.base, copy.base
         if start >= end:

@@ -22,6 +22,8 @@ from tests.made_damage import DAMAGES, LOG
 from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
 from tests.reader.test_views import CASES, of_two_incarnations
+from ts_common.archive.restored import Restored
+from ts_common.model import TopicPartition
 
 # @platformatic/kafka 1.35 leaves an aborted transaction out only if its marker is in the same reply, from a broker too.
 _WITHOUT_MARKERS: Final = {("@platformatic/kafka", "r02-lost-marker"), ("@platformatic/kafka", "r14-cut-off")}
@@ -118,11 +120,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def copy_as(topic: str, archive: MadeArchive, target: MadeArchive) -> None:
-    """Put the objects of topic `t` of an archive into another one, under another name."""
-    source, destination = archive.partition("t").prefix, target.partition(topic).prefix
-    for info in list(archive.store.list(source)):
-        data, held = archive.store.get(info.key)
-        target.store.put(info.key.replace(source, destination), data, metadata=held.metadata)
+    """Put the objects of topic `t` of an archive, and of its former place, into another one, under another name."""
+    partition = TopicPartition(topic, 0)
+    places = {archive.partition("t"): target.keys.partition(partition)}
+    record = Restored.read(archive.store, archive.keys.restored)
+    if record is not None:
+        former = replace(record.topics["t"], directory=topic)
+        places[record.topics["t"].keys_of(TopicPartition("t", 0))] = former.keys_of(partition)
+        known = Restored.read(target.store, target.keys.restored) or replace(record, topics={})
+        target.store.put(target.keys.restored, replace(record, topics={**known.topics, topic: former}).encode())
+    for source, destination in places.items():
+        for info in list(archive.store.list(source.prefix)):
+            data, held = archive.store.get(info.key)
+            target.store.put(info.key.replace(source.prefix, destination.prefix), data, metadata=held.metadata)
 
 
 @pytest.fixture(scope="module")

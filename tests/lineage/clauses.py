@@ -206,6 +206,9 @@ class Property(StrEnum):
     D4 = "the records of two topics of one name are never in one incarnation, and readers use the later topic's"
     D5 = "from the begin of its agent's log on, no gap record has a record that the last leader's agent can ship"
     D6 = "the leader epoch of the commit never falls"
+    H1 = "a reader of a restored partition returns at each offset of its view the record of the log that was committed"
+    H2 = "no segment is shipped that has restored records alone"
+    H3 = "until retention passes them, a reader returns all restored records"
 
 
 class Violation(Exception):

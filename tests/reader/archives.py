@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.made_archive import CLUSTER, MadeArchive
+from tests.made_archive import MadeArchive
 from ts_reader import Archive, Scan
 
 
@@ -14,7 +14,7 @@ class ScannedArchive(MadeArchive):
     @property
     def opened(self) -> Archive:
         """The archive as a user opens it; all decoding is done in this process."""
-        return Archive(self.location, CLUSTER, workers=1)
+        return Archive(self.location, self.keys.cluster, workers=1)
 
     def scan(self, topic: Any = "t", **arguments: Any) -> Scan:
         """Return a scan."""

@@ -75,10 +75,10 @@ def txnindex_entry(producer: int, first: int, last: int, stable: int) -> bytes:
     return struct.pack(">hqqqq", 0, producer, first, last, stable)
 
 
-def transaction(start: int, end: int, producer: int = 5) -> bytes:
+def transaction(start: int, end: int, producer: int = 5, *, epoch: int = 0) -> bytes:
     """Return the offsets `[start, end)` of a producer's transaction, a batch each."""
     return b"".join(
-        batch(offset, [record(0, b"%d" % offset)], attributes=TRANSACTIONAL, producer_id=producer)
+        batch(offset, [record(0, b"%d" % offset)], attributes=TRANSACTIONAL, producer_id=producer, epoch=epoch)
         for offset in range(start, end)
     )
 

@@ -13,10 +13,11 @@ from tests.made_damage import DAMAGES, LOG, raw_bytes
 from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
 from tests.reader.engines import ENGINES
-from tests.reader.shapes import COMMIT, transaction
+from tests.reader.shapes import ABORT, COMMIT, transaction, txnindex_entry
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.restored import Ended, Outcome
 from ts_common.model import TopicPartition
 from ts_reader import Archive, Scan
 
@@ -125,6 +126,19 @@ def of_two_incarnations(archive: MadeArchive) -> None:
         archive.store.put(info.key.replace(source.prefix, target.prefix), data, metadata=held.metadata)
 
 
+def of_a_restored_cluster(archive: MadeArchive) -> None:
+    """Cluster `old` was restored up to 39, which ended a transaction; the new broker appended to a restored segment."""
+    old = MadeArchive(archive.location, cluster="old")
+    old.put_segment("t", 10, batches(*steps(10, 30), epoch=5, value=b"old") + transaction(30, 35, epoch=5))
+    old.put_segment("t", 35, batches((35, 40), epoch=7, value=b"old") + batches((40, 60), epoch=7, value=b"cut off"))
+    old.commit("t", 60, highest_base=35, log_start=10, epochs=[(5, 10), (7, 35)], last_stable_offset=30)
+    archive.put_restored(old.keys, 40, epochs=[(5, 10), (7, 35)], ended=[Ended(5, 0, 30, Outcome.ABORT)])
+    restored = transaction(30, 35) + batches((35, 40), value=b"old") + marker(40, 5, ABORT)
+    new = restored + batches((41, 50), epoch=2, value=b"new")
+    archive.put_segment("t", 30, new, txnindex=txnindex_entry(5, 30, 40, 41))
+    archive.commit("t", 50, highest_base=30, log_start=40, epochs=[(0, 30), (2, 41)], last_stable_offset=50)
+
+
 def with_lost_list(archive: MadeArchive) -> None:
     """The list of incarnations has an older version: the newest one is unknown."""
     of_two_incarnations(archive)
@@ -138,6 +152,8 @@ def removed(archive: MadeArchive) -> None:
     archive.commit("t", 50)
 
 
+OLD: Final = each(range(10, 30), value=b"old")
+NEW: Final = each(range(41, 50), value=b"new")
 HOLES: Final = "t-0: offsets 20 to 29 are lost: a gap record has the reason"
 CASES: Final[dict[str, Case]] = {
     "u04 two leaders": Case(of_two_leaders, each(range(250))),
@@ -171,6 +187,8 @@ CASES: Final[dict[str, Case]] = {
     "no such incarnation": Case(
         of_two_incarnations, error=f"topic t: no incarnation 3; there are 1 {IDS[0]}", arguments={"incarnation": "3"}
     ),
+    "restored": Case(of_a_restored_cluster, OLD + each(range(30, 35)) + each(range(35, 40), value=b"old") + NEW),
+    "restored, committed": Case(of_a_restored_cluster, OLD + each(range(35, 40), value=b"old") + NEW, COMMITTED),
     "u30 list lost": Case(with_lost_list, error=rf"does not contain t~{IDS[1]}, but the store has objects of it"),
 }
 

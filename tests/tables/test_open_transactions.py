@@ -185,6 +185,26 @@ def test_topics_that_were_created_again_between_two_runs(archive: MadeArchive, m
     ]
 
 
+def test_a_restored_topic_is_added_once(archive: MadeArchive, made: MakeTable, tmp_path: Path) -> None:
+    """A table that has the old incarnation adds the new directory's records; a new table adds those of both."""
+    ids = ("A" * 22, "B" * 22)
+    archive.put_segment("t", 0, batches((0, 50)))
+    archive.commit("t", 50, last_stable_offset=50)
+    archive.put_incarnations("t", ids[0])
+    table = made(Policy(on_recreated=OnRecreated.FOLLOW))
+    archive.put_incarnations("t", *ids)
+    archive.directories["t"] = f"t~{ids[1]}"
+    archive.put_restored(archive.keys, 50, directory=archive.directories["t"])
+    archive.put_segment("t", 40, batches((40, 70)))
+    archive.commit("t", 70, highest_base=40, log_start=50, epochs=[(0, 40)], last_stable_offset=70)
+    assert table.run().records == 20
+    assert table.offsets() == [*range(70)]
+    fresh = MadeTable(archive, tmp_path / "fresh", policy=PASS)
+    fresh.create()
+    assert fresh.run().records == 70
+    assert {row["_topic_id"] for row in fresh.rows()} == {ids[1]}
+
+
 def test_an_election_after_the_commit_of_a_java_uploader(archive: MadeArchive, made: MakeTable) -> None:
     """That commit has no epochs; those of the claims find the election."""
     archive.put_segment("t", 0, batches((0, 100)))

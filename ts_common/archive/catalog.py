@@ -7,7 +7,8 @@ last, so whatever retention removed in between is below it.
 The two objects must have the same lineage, or `log.start` an older one. Any other pair was read between two writes of
 an agent, and is read again.
 
-`ts_common.archive.copies` reads what the listed segments cover.
+`ts_common.archive.copies` reads what the listed segments cover, and `ts_common.archive.former_places` finds where the
+older records of a restored partition are.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from typing import Final
 
 from ts_common.archive.commit import Commit, ForeignCommit, LogStart, decode_commit, decode_log_start
 from ts_common.archive.commit_state import CommitState, commit_state
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import merged, parse_gap_name
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, parse_cache_object_name
 from ts_common.archive.object_keys import (
@@ -30,6 +32,7 @@ from ts_common.archive.object_keys import (
     PartitionKeys,
     SegmentName,
 )
+from ts_common.archive.restored import Ended
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
 from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -90,6 +93,7 @@ class PartitionCatalog:
         cache_objects: the first bases of the cache objects, ascending.
         damage: what is wrong with `offset.wm` or `log.start`, if one of them is malformed; there is no `commit` then.
         has_erased: whether the listing has lists of erased offsets.
+        former: the places of the records below the start, oldest first; empty unless a restore put them back.
     """
 
     keys: PartitionKeys
@@ -101,6 +105,7 @@ class PartitionCatalog:
     cache_objects: tuple[int, ...] = ()
     damage: str | None = None
     has_erased: bool = False
+    former: tuple["FormerPlace", ...] = ()
 
     def commit_state(self, now: float) -> CommitState:
         """Return the state of the commit; `now` is `ObjectStore.current_time`."""
@@ -140,6 +145,33 @@ class PartitionCatalog:
                 return tuple(segment for segment in self.segments if segment.name.base <= highest)
             case None:
                 return ()
+
+    @property
+    def shown(self) -> tuple[StoredSegment, ...]:
+        """The segments that can cover offsets of the view, in former places too."""
+        former = (each for place in self.former for each in place.catalog.segments if each.name.base < place.end)
+        return (*former, *self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerPlace:
+    """A directory that has older records of a restored partition.
+
+    Attributes:
+        catalog: its listing and `log.start`, without its commit: that can have changed since the restore.
+        start: first offset that readers return of it.
+        end: the offset after the last; the next place begins there.
+        epochs: the leader epochs of the records that were restored; empty if they have none.
+        ended: transactions that are open at the end, and that a restore ended.
+        url: of another store that has it, and that is not read; None for the same store.
+    """
+
+    catalog: PartitionCatalog
+    start: int
+    end: int
+    epochs: EpochHistory
+    ended: tuple[Ended, ...]
+    url: str | None = None
 
 
 def read_catalog(

@@ -102,6 +102,7 @@ def describe(
     Args:
         cache_objects: first bases of the snapshot's cache objects. Only those that these segments belong to are read.
         known: copies from earlier calls. A `.log` never changes, so no request is sent for them; its storage class can.
+            Those of other directories are not used.
         damaged: receives a message for each segment without usable metadata and batches, which is then left out;
             None to raise.
         removed: receives each segment whose object no longer exists, which is then left out; None to raise.
@@ -111,6 +112,7 @@ def describe(
         ObjectNotFound: retention removed a segment since the snapshot.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
+    known = {segment: copy for segment, copy in known.items() if copy.keys == keys} if known else known
     cached = _read_cache_objects(store, keys, [segment for segment in segments if segment not in known], cache_objects)
     copies: list[SegmentCopy | None] = []
     for segment in segments:

@@ -178,6 +178,12 @@ class PartitionKeys:
         return self.prefix.rstrip("/").rpartition("/")[2]
 
     @property
+    def cluster(self) -> "ClusterKeys":
+        """The keys of the cluster."""
+        *bits, cluster, _ = self.prefix.rstrip("/").split("/")
+        return ClusterKeys(cluster, len("".join(bits)))
+
+    @property
     def incarnation(self) -> str:
         """The directory of the topic's incarnation, as `Incarnation.directory`: without the partition's number."""
         return self.directory.rpartition("-")[0]

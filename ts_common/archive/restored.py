@@ -19,10 +19,12 @@ from typing import Annotated, Final
 
 from ts_common.archive.commit import StoredLineage
 from ts_common.archive.epoch_history import StoredEpochs
-from ts_common.archive.object_keys import MAX_ENTROPY_BITS, ClusterKeys
+from ts_common.archive.incarnations import is_directory_of
+from ts_common.archive.object_keys import MAX_ENTROPY_BITS, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import checked
-from ts_common.archive.stored_object import PartitionKey, StoredObject, between, limited
-from ts_common.json_objects import MAX_INT32
+from ts_common.archive.stored_object import FieldKind, PartitionKey, StoredObject, between, limited
+from ts_common.json_objects import MAX_INT32, shown, text
+from ts_common.model import TopicPartition, is_cluster_id, is_topic_name
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 
 _LARGEST: Final = 64 << 20  # half a million partitions
@@ -47,7 +49,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class RestoredPartition(StoredObject, version=None, expected="a restored partition"):
+class RestoredPartition(StoredObject, version=None, expected="a restored partition", knows_all=True):
     """The log that a partition continues.
 
     Attributes:
@@ -63,8 +65,15 @@ class RestoredPartition(StoredObject, version=None, expected="a restored partiti
     ended: tuple[Ended, ...]
 
 
+def _cluster_id(value: object) -> str:
+    found = text(value)
+    if not is_cluster_id(found):
+        raise ValueError(f"{shown(found)} is not the id of a cluster")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
-class RestoredTopic(StoredObject, version=None, expected="a restored topic"):
+class RestoredTopic(StoredObject, version=None, expected="a restored topic", knows_all=True):
     """The topic that a topic continues.
 
     Attributes:
@@ -74,14 +83,18 @@ class RestoredTopic(StoredObject, version=None, expected="a restored topic"):
     """
 
     url: _Text | None
-    cluster: str
+    cluster: Annotated[str, FieldKind(_cluster_id)]
     entropy_bits: Annotated[int, between(0, MAX_ENTROPY_BITS)]
     directory: str
     partitions: Mapping[PartitionKey, RestoredPartition]
 
+    def keys_of(self, partition: TopicPartition) -> PartitionKeys:
+        """Return the keys of a partition in the old archive."""
+        return ClusterKeys(self.cluster, self.entropy_bits).partition(partition, self.directory)
+
 
 @dataclass(frozen=True, slots=True)
-class Restored(StoredObject, expected="a record of restored topics", most=_LARGEST):
+class Restored(StoredObject, expected="a record of restored topics", most=_LARGEST, knows_all=True):
     """All restored topics of an archive.
 
     Attributes:
@@ -93,6 +106,19 @@ class Restored(StoredObject, expected="a record of restored topics", most=_LARGE
     time: int
     by: _Text
     topics: Mapping[Annotated[str, limited(300)], RestoredTopic]
+
+    def find(self, keys: PartitionKeys) -> tuple[RestoredTopic, RestoredPartition] | None:
+        """Return what a partition's directory of this archive continues; None if it began without a restore."""
+        topic = self.topics.get(keys.incarnation)
+        partition = None if topic is None else topic.partitions.get(keys.partition.partition)
+        return None if topic is None or partition is None else (topic, partition)
+
+    def check(self) -> None:
+        """Check the directories: both are of the same topic."""
+        for directory, topic in self.topics.items():
+            name = directory.partition("~")[0]
+            if not is_topic_name(name) or not all(is_directory_of(name, each) for each in (directory, topic.directory)):
+                raise ValueError(f"{shown(directory)} and {shown(topic.directory)} are not directories of one topic")
 
 
 def record_restored(store: ObjectStore, keys: ClusterKeys, added: Restored, check: Callable[[str], None]) -> bool:

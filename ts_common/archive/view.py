@@ -6,6 +6,9 @@ Copies that end at or below the view's start are left out, and retention can rem
 metadata shows the end of a copy, because leaders roll at different offsets. If the segment metadata cache lacks a copy,
 its metadata is read from the object, which can be missing by then.
 
+A restored partition has its older records in another directory (`ts_common.archive.former_places`). Each directory is
+one part of the view, with epochs and gaps of its own: the log that a restore puts back has the leader epoch 0 again.
+
 The view of a partition without a commit is empty, because the end of its run is unknown. `PartitionView.state` is what
 readers do about it (`ts_common.archive.commit_state`). The view of a commit without segments is a hole.
 """
@@ -14,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ts_common.archive.catalog import PartitionCatalog, StoredSegment
+from ts_common.archive.catalog import FormerPlace, PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit, ForeignCommit, Lineage
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
@@ -22,6 +25,7 @@ from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite, with_spares
 from ts_common.archive.read_log import ReadLog
+from ts_common.archive.restored import Ended
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -29,7 +33,30 @@ from ts_common.wording import counted
 
 _WAY_BACK: Final = "readers return none of its records; see '{}' in docs/repair.md"
 _MISSING: Final = _WAY_BACK.format("A missing commit") + ": restart the leader's agent, which writes it again"
+_GONE: Final = "{}: {} no longer exists; the view lacks its records below {}"
 _DAMAGED: Final = _WAY_BACK.format("Putting an object back")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPart:
+    """The offsets `[start, end)` of a view that one directory has.
+
+    Attributes:
+        epochs: the epochs that decide which batches of its copies are live.
+        gaps: its recorded gaps.
+        replaced: stems of its damaged objects.
+        ended: transactions that are open at its end, and that the restore ended.
+        url: of another store that has it, and that is not read: its offsets are a hole. None for the same store.
+    """
+
+    keys: PartitionKeys
+    start: int
+    end: int
+    epochs: EpochHistory
+    gaps: tuple[tuple[int, int], ...]
+    replaced: frozenset[str]
+    ended: tuple[Ended, ...] = ()
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +66,9 @@ class PartitionView:
     Attributes:
         start: first offset.
         end: the offset after the last; equal to `start` if the view is empty.
-        epochs: the epochs that decide which batches are live.
+        epochs: the epochs that decide which batches are live, of the partition's own directory.
         copies: the segments that can cover offsets of the view; each ends above its start.
-        gaps: recorded gaps `[from, to)`, ascending and disjoint.
+        gaps: recorded gaps `[from, to)` of the partition's own directory, ascending and disjoint.
         last_stable_offset: the commit's; None if the commit has no such offset.
         warning: a defect for the operator to repair; None without a defect.
         retired: the segments that end at or below the start; retention can remove them at any time.
@@ -49,6 +76,8 @@ class PartitionView:
         state: of the commit. If it is a loss, `warning` has the reason, and readers return none of the records.
         stored_end: the offset after the highest base of the stored segments: what is lost at least.
         floor: what is between it and the start is hidden, and can be shown again; None if that is unknown.
+        former: the parts of the view in other directories, in order from `start` on; empty unless a restore put their
+            records back.
     """
 
     keys: PartitionKeys
@@ -64,6 +93,7 @@ class PartitionView:
     state: CommitState = CommitState.COMMITTED
     stored_end: int = 0
     floor: int | None = None
+    former: tuple[ViewPart, ...] = ()
 
     @property
     def partition(self) -> TopicPartition:
@@ -72,13 +102,49 @@ class PartitionView:
 
     @property
     def log(self) -> ReadLog:
-        """The log that the view shows."""
+        """The log that the partition's own directory shows. Nothing appends to a former one, so that never parts."""
         return ReadLog(self.epochs, self.lineage)
 
     @property
-    def replaced(self) -> frozenset[str]:
-        """Stems of damaged objects. One can reach above the view's start though its good copy does not."""
-        return replaced_by((*self.copies, *self.retired))
+    def own(self) -> ViewPart:
+        """The part in the partition's own directory."""
+        start = self.former[-1].end if self.former else self.start
+        # A damaged object can reach above the view's start though its good copy does not.
+        replaced = replaced_by(copy for copy in (*self.copies, *self.retired) if copy.keys == self.keys)
+        return ViewPart(self.keys, start, self.end, self.epochs, self.gaps, replaced)
+
+    @property
+    def parts(self) -> tuple[ViewPart, ...]:
+        """The parts of the view, in order of offsets."""
+        return *self.former, self.own
+
+    @property
+    def ended(self) -> dict[int, tuple[Ended, ...]]:
+        """The transactions that a restore ended, by the offset where the restored records end."""
+        return {part.end: part.ended for part in self.former if part.ended}
+
+    def elsewhere(self, offset: int) -> str | None:
+        """Return why an offset is a hole if another store has it, as the end of a sentence; None for other offsets."""
+        part = next((part for part in self.former if part.url is not None and part.start <= offset < part.end), None)
+        if part is None:
+            return None
+        return (
+            f"they are in {part.url}, and readers look in one store: read them there; or copy {part.keys.prefix} into "
+            f"this store, and set the url in {self.keys.cluster.restored} to null"
+        )
+
+    def copies_of(self, part: ViewPart) -> tuple[SegmentCopy, ...]:
+        """Return the copies of one part."""
+        return tuple(copy for copy in self.copies if copy.keys == part.keys) if self.former else self.copies
+
+    def live_range(self, copy: SegmentCopy) -> tuple[int, int]:
+        """Return the offsets `[start, end)` of a copy's live part; it ends where another directory's part begins."""
+        begun = copy.base
+        for part in self.former:
+            if part.keys == copy.keys:
+                return begun, min(part.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end), part.end)
+            begun = max(copy.base, part.end)
+        return begun, self.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
 
     def with_hidden(self, start: int) -> "PartitionView":
         """Return the view as it is if `log.start` is `start`, or as it is now if that is lower."""
@@ -93,7 +159,12 @@ class PartitionView:
 
     def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
         """Return what to read for `[start, end)`, in order; raise as `ts_common.archive.plan.unite`."""
-        return unite(self.copies, self.epochs, start, end, self.gaps, self.replaced)
+        steps: list[ReadRange | Hole] = []
+        for part in self.parts:
+            stop = end if part.keys == self.keys else min(end, part.end)
+            steps += unite(self.copies_of(part), part.epochs, start, stop, part.gaps, part.replaced)
+            start = max(start, stop)
+        return steps
 
     def lowest_whole(self, end: int) -> int:
         """Return the lowest offset whose stored run has no hole below `end`; `end` without one.
@@ -109,7 +180,10 @@ class PartitionView:
 
     def with_spares(self, plan: Iterable[ReadRange]) -> Iterator[ReadRange]:
         """Yield the ranges of a plan, each with its spares; raise as `ts_common.archive.plan.with_spares`."""
-        return with_spares(plan, self.copies, self.epochs, self.replaced)
+        ranges = list(plan)
+        for part in self.parts:
+            mine = [each for each in ranges if each.copies[0].keys == part.keys]
+            yield from with_spares(mine, self.copies_of(part), part.epochs, part.replaced)
 
 
 def open_view(
@@ -129,6 +203,49 @@ def open_view(
         ObjectNotFound: retention removed a segment of the view since the snapshot.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
+    view = _open_own(store, catalog, known, damaged)
+    if not catalog.former or view.state.is_loss:
+        return view
+    parts: list[ViewPart] = []
+    copies: list[SegmentCopy] = []
+    for place in catalog.former:
+        if place.start == place.end:
+            gone = _GONE.format(catalog.keys.partition, place.catalog.keys.prefix, place.end)
+            view = replace(view, warning=gone)
+            continue
+        part, described = _open_former(store, place, known, damaged)
+        parts.append(part)
+        copies += described
+    start = parts[0].start if parts else view.start
+    return replace(view, start=start, copies=(*copies, *view.copies), former=tuple(parts))
+
+
+def _open_former(
+    store: ObjectStore,
+    place: FormerPlace,
+    known: Mapping[StoredSegment, SegmentCopy],
+    damaged: list[str] | None,
+) -> tuple[ViewPart, tuple[SegmentCopy, ...]]:
+    """Return the part of a view that a former directory has, with its copies; raise as `open_view`."""
+    catalog, start, end = place.catalog, place.start, place.end
+    removed: list[StoredSegment] = []
+    segments = [segment for segment in catalog.segments if segment.name.base < end]
+    described = describe(store, catalog.keys, segments, catalog.cache_objects, known, damaged, removed)
+    epochs = (place.epochs if place.epochs.pairs else living_line(described)).below(end)
+    copies = tuple(copy for copy in described if copy.end > start)
+    _check_removed(store, catalog.keys, removed, start, unite(copies, epochs, start, end) if removed else ())
+    return ViewPart(
+        catalog.keys, start, end, epochs, catalog.gaps, replaced_by(described), place.ended, place.url
+    ), copies
+
+
+def _open_own(
+    store: ObjectStore,
+    catalog: PartitionCatalog,
+    known: Mapping[StoredSegment, SegmentCopy],
+    damaged: list[str] | None,
+) -> PartitionView:
+    """Return the view of a snapshot without its former places; as `open_view`."""
     keys, start = catalog.keys, catalog.start or 0
     if catalog.commit is None:
         state = catalog.commit_state(store.current_time())

@@ -165,7 +165,9 @@ class Reads:
                 return partial(wanted.snapshot.hidden, wanted.partition.store, number, wanted.end)
             hidden = known
         copy = step.copies[0]
-        if len(step.copies) > 1 or self._is_damaged(copy.key, offset):
+        # A restored log begins with the leader epoch 0: clients would never accept it after the epochs of a former one.
+        is_former = copy.keys != wanted.partition.keys
+        if len(step.copies) > 1 or is_former or self._is_damaged(copy.key, offset):
             return self._rewritten(wanted, step, offset, stop, hidden)
         chunk = self._feeds.find(copy, offset)
         if chunk is None:

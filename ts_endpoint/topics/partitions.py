@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import structlog
 
-from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit, stored_bases
+from ts_common.archive.catalog import StoredSegment, read_commit, stored_bases
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view, without_commit
@@ -311,7 +312,7 @@ class Partition:
         self, found: tuple[Commit | ForeignCommit | None, str | None] | None
     ) -> tuple[Snapshot, dict[StoredSegment, SegmentCopy]]:
         try:
-            catalog = read_catalog(self.store, self.keys, found)
+            catalog = read_with_former(self.store, self.keys, found)
             view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
         except LASTING as error:
             lowest, highest = stored_bases(self.store, self.keys) or (0, 0)

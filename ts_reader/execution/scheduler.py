@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
 from ts_reader.query.splits import Split
 
 Progress = Callable[[int], None]
@@ -107,9 +108,10 @@ class _Scheduler:
     def __init__(self, splits: Sequence[Split], read: ReadSplits, memory: int) -> None:
         self._read = read
         self._memory = memory
-        by_partition: dict[str, list[_Piece]] = {}
-        for split in splits:
-            by_partition.setdefault(split.ranges[0].copies[0].keys.prefix, []).append(_Piece(split))
+        by_partition: dict[tuple[str, TopicPartition], list[_Piece]] = {}
+        for split in splits:  # one partition's splits can be in several directories
+            place = split.location, split.ranges[0].copies[0].keys.partition
+            by_partition.setdefault(place, []).append(_Piece(split))
         self._changed = Condition()  # guards the next four, their lanes and pieces
         self._idle = deque(_Lane(pieces) for pieces in by_partition.values())  # no split begun that is not yielded
         self._open: list[_Lane] = []

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
-from ts_common.archive.catalog import PartitionCatalog, StoredSegment, check_log_start, read_catalog, read_commit
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment, check_log_start, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories
+from ts_common.archive.former_places import MOST_PLACES, read_with_former
 from ts_common.archive.incarnations import Incarnations, read_incarnations
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.read_log import ReadLog
+from ts_common.archive.restored import Restored
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
@@ -163,6 +165,28 @@ class Observer:
             directory = found.directory
         return [self._keys.partition(partition, directory) for partition in partitions]
 
+    def continues(self, name: str, topic: TopicSnapshot, topic_id: str | None) -> bool:
+        """Return whether a topic was restored from the incarnation with an id, or from one that was.
+
+        Args:
+            topic_id: None for the first incarnation, or the only one.
+
+        Raises:
+            CorruptData, NewerFormat: of `restored.json`, or of a list of incarnations.
+            StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        keys, directory = self._keys, topic.incarnations.newest_directory
+        for _ in range(MOST_PLACES):
+            record = Restored.read(self._store, keys.restored)
+            former = None if record is None else record.topics.get(directory)
+            if former is None:
+                return False
+            keys, directory = ClusterKeys(former.cluster, former.entropy_bits), former.directory
+            found = None if topic_id is None else read_incarnations(self._store, keys, name)[0].find(topic_id)
+            if directory == (name if topic_id is None else found and found.directory):
+                return True
+        return False
+
     def end_of(self, keys: PartitionKeys) -> PartitionEnd | None:
         """Return the end of a partition, of any incarnation; None without a commit, or if it is damaged.
 
@@ -219,7 +243,7 @@ class Observer:
         Raises:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: as `open_view`.
         """
-        return self.open(read_catalog(self._store, keys))
+        return self.open(read_with_former(self._store, keys))
 
     def open(self, catalog: PartitionCatalog) -> PartitionView:
         """Return the view of a catalog."""

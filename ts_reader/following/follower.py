@@ -16,7 +16,7 @@ from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.view import PartitionView
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.following.commit_snapshot import CommitSnapshot, Observer
+from ts_reader.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd
 from ts_reader.following.offset import StreamOffset
 from ts_reader.following.progress import advance, begins, logs_of, losses_between, waiting, was_created_again
 from ts_reader.query.bounds import Loss, check_losses, check_named_partitions, find_bounds, loss_of
@@ -195,7 +195,11 @@ class Follower:
             self._log_warning(warning)
 
     def _advanced(self, position: StreamOffset, look: CommitSnapshot) -> tuple[StreamOffset, list[str]]:
-        return advance(position, look, lambda end: self._observer.view(end.keys).start)
+        def earliest(end: PartitionEnd) -> tuple[int, int]:
+            view = self._observer.view(end.keys)
+            return view.start, view.own.start
+
+        return advance(position, look, earliest, self._observer.continues)
 
     def _ranges(self, start: StreamOffset, end: StreamOffset) -> tuple[list[_Range], list[str]]:
         """Return the range of each partition with new offsets, and the losses between the two offsets."""

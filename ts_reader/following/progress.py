@@ -14,12 +14,18 @@ from ts_reader.following.offset import StreamOffset
 
 
 def advance(
-    position: StreamOffset, look: CommitSnapshot, earliest: Callable[[PartitionEnd], int]
+    position: StreamOffset,
+    look: CommitSnapshot,
+    earliest: Callable[[PartitionEnd], tuple[int, int]],
+    continues: Callable[[str, TopicSnapshot, str | None], bool] = lambda *_: False,
 ) -> tuple[StreamOffset, list[str]]:
     """Return the furthest offset of the stream, and one sentence for each loss that only a snapshot shows.
 
+    A topic that a restore put back under another id continues at the position, once each partition has a commit.
+
     Args:
-        earliest: returns the first offset of a new partition.
+        earliest: returns the first offset of a new partition, and the first one of its own directory.
+        continues: returns whether a topic was restored from the incarnation with an id.
     """
     losses: list[str] = []
     positions: dict[TopicPartition, int] = {}
@@ -40,10 +46,16 @@ def advance(
             )
             positions |= stood
             continue
+        restored = dict[TopicPartition, int]()
+        if not _is_same(position, name, topic):
+            if continues(name, topic, ids.get(name)):
+                if stood.keys() - topic.ends.keys():
+                    positions |= stood
+                    continue
+                restored = stood
+            stood = {}
         if topic.topic_id is not None:
             ids[name] = topic.topic_id
-        if not _is_same(position, name, topic):
-            stood = {}
         for partition, at in stood.items():
             end = topic.ends.get(partition)
             positions[partition] = at if end is None else _next(at, position.logs.get(partition), end)
@@ -56,7 +68,8 @@ def advance(
                     else f"{loss}; the stream is at offset {at}"
                 )
         for partition in sorted(topic.ends.keys() - stood.keys()):
-            began[partition] = earliest(topic.ends[partition])
+            first, own = earliest(topic.ends[partition])
+            began[partition] = max(first, min(own, restored.get(partition, first)))
             positions[partition] = max(began[partition], topic.ends[partition].shown)
         losses += [str(loss) for partition, loss in sorted(topic.losses.items()) if partition not in stood]
     return StreamOffset(positions, ids, began=began), losses
@@ -103,6 +116,9 @@ def losses_between(start: StreamOffset, end: StreamOffset) -> list[str]:
     for name in sorted({partition.topic for partition in start.positions}):
         stood = start.of_topic(name)
         if was_created_again(start, end, name):
+            stood = {each: at for each, at in stood.items() if not at or end.began.get(each) != at}
+            if not stood:
+                continue  # a restore put the records back, and the stream continues there
             before, after = start.topic_ids.get(name, "none"), end.topic_ids.get(name, "none")
             losses.append(
                 f"topic {name} was deleted and created again (topic id {before}, now {after}): records of the "

@@ -258,8 +258,8 @@ def copies_shipped_after(view: PartitionView, moment: int) -> tuple[SegmentCopy,
 
 def _is_all_live(copy: SegmentCopy, view: PartitionView) -> bool:
     """Return whether all batches of a copy are in the view, so that its greatest timestamp is."""
-    live_end = view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
-    return view.start <= copy.base and copy.end <= view.end and live_end == copy.end
+    is_in_view = view.start <= copy.base and copy.end <= view.end
+    return is_in_view and view.live_range(copy) == (copy.base, copy.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,11 +162,11 @@ def commands_of(store: ObjectStore, ranges: Iterable[ReadRange], incarnation: st
 
 
 def _command(store: ObjectStore, keys: PartitionKeys, start: int, end: int, incarnation: str) -> str:
-    partition, (*entropy, cluster, _) = keys.partition, keys.prefix.rstrip("/").split("/")
+    partition, cluster = keys.partition, keys.cluster
     words = ["tsctl", "thaw", partition.topic, "-p", str(partition.partition), "--from", str(start), "--to", str(end)]
     words += [] if incarnation == NEWEST else ["--incarnation", incarnation]
-    words += ["--url", store.location, "--cluster", cluster]
-    return shlex.join([*words, "--entropy-bits", str(len(entropy[-1]))] if entropy else words)
+    words += ["--url", store.location, "--cluster", cluster.cluster]
+    return shlex.join([*words, "--entropy-bits", str(cluster.entropy_bits)] if cluster.entropy_bits else words)
 
 
 def bytes_text(size: int) -> str:

@@ -27,6 +27,7 @@ from ts_reader.query.splits import PartitionRanges
 from ts_reader.reading.time_index import first_that_may_reach
 from ts_reader.reading.transactions import Hidden, apart, find_hidden, stable_end
 
+_UNRECORDED: Final = "no object in the store contains them; tsctl repair can put them back"
 _RECORDED: Final = "a gap record has the reason, which tsctl gaps prints"
 # A column of microseconds cannot hold a later time, so no filter can be applied to such a record's time.
 _LATEST_MS: Final = ((1 << 63) - 1) // 1000
@@ -140,7 +141,7 @@ def _losses(
     for start, end, what in bounds.lost:
         yield from (Loss(view.partition, low, high, what) for low, high in filters.windows(start, end))
     for hole in holes:
-        why = _RECORDED if hole.recorded else "no object in the store contains them; tsctl repair can put them back"
+        why = _RECORDED if hole.recorded else view.elsewhere(hole.start) or _UNRECORDED
         yield Loss(view.partition, hole.start, hole.end, f"are lost: {why}")
     for one in hidden.cut_off:
         yield Loss(view.partition, one.first, one.hole.start, f"are {one.reason}")

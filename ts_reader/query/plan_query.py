@@ -189,7 +189,7 @@ def _total(
     found: Sequence[PartitionCatalog],
 ) -> QueryPlan:
     ranges = [part for plan in plans for part in plan.read.ranges]
-    held = [segment for catalog in found for segment in catalog.committed]
+    held = [segment for catalog in found for segment in catalog.shown]
     return QueryPlan(
         splits,
         warnings,

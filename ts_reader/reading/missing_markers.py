@@ -86,15 +86,10 @@ def hidden_batches(
 
 
 def _living(view: PartitionView) -> list[_Living]:
-    replaced = view.replaced
     return [
-        _Living(
-            copy,
-            copy.base,
-            view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end),
-            copy.segment.name.stem in replaced,
-        )
-        for copy in view.copies
+        _Living(copy, *view.live_range(copy), replaced=copy.segment.name.stem in part.replaced)
+        for part in view.parts
+        for copy in view.copies_of(part)
     ]
 
 

@@ -8,9 +8,10 @@ width is probably wrong, so the message names the widths that the store has for 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ts_common.archive.catalog import PartitionCatalog, read_catalog
+from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.clusters import known_clusters
 from ts_common.archive.directories import TopicDirectories, entropy_widths, list_topics, topics_of
+from ts_common.archive.former_places import read_with_former
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.layout import contradiction, read_layout
 from ts_common.archive.object_keys import ClusterKeys
@@ -78,7 +79,7 @@ def read_topics(
         for number in sorted(listed[name].partitions)
     ]
     held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
-    for catalog in in_threads(lambda partition: read_catalog(store, partition), partitions, step="list"):
+    for catalog in in_threads(lambda partition: read_with_former(store, partition), partitions, step="list"):
         if _holds_anything(catalog):
             held[catalog.keys.partition.topic].append(catalog)
     return {

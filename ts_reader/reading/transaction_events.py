@@ -4,17 +4,23 @@ A transaction begins with a producer's first transactional batch after its last 
 Only live batches count; batches in a dead tail are ignored.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
+from ts_common.archive.restored import Ended, Outcome
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import NO_PRODUCER, NO_TIMESTAMP, BatchHeader
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.missing_markers import Batch
 from ts_reader.reading.transactional_batches import read_transactional
+
+NOTHING_ENDED: Final[Mapping[int, Sequence[Ended]]] = MappingProxyType({})
+_KINDS: Final = {Outcome.ABORT: ABORT, Outcome.COMMIT: COMMIT}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,13 +87,22 @@ class Walk:
 
 
 class Events:
-    """Beginnings and ends of transactions in each of some ranges, of all its copies, in order; each is read once."""
+    """Beginnings and ends of transactions in each of some ranges, of all its copies, in order; each is read once.
+
+    Args:
+        ended: as `PartitionView.ended`. Each is a marker behind the range that ends there.
+    """
 
     def __init__(
-        self, store: ObjectStore, steps: Sequence[ReadRange], hidden_batches: frozenset[Batch] = frozenset()
+        self,
+        store: ObjectStore,
+        steps: Sequence[ReadRange],
+        hidden_batches: frozenset[Batch] = frozenset(),
+        ended: Mapping[int, Sequence[Ended]] = NOTHING_ENDED,
     ) -> None:
         self._store = store
         self._steps = steps
+        self._ended = ended
         self._hidden_batches = hidden_batches
         self._read: dict[int, list[Event]] = {}
 
@@ -104,7 +119,11 @@ class Events:
                 for copy in step.copies
                 for event in _events_of(self._store, copy, step.start, step.end, self._hidden_batches)
             }
-            self._read[number] = sorted(found)
+            markers = [
+                Event(step.end - 1, each.producer_id, _KINDS[each.outcome], epoch=each.producer_epoch)
+                for each in self._ended.get(step.end, ())
+            ]
+            self._read[number] = [*sorted(found), *markers]
         return self._read[number]
 
     def next_marker(self, number: int, producer_id: int, offset: int) -> int | None:

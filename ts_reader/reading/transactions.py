@@ -22,6 +22,7 @@ from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.restored import Outcome
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.small_objects import read_index
 from ts_common.archive.view import PartitionView
@@ -43,10 +44,10 @@ def stable_end(store: ObjectStore, view: PartitionView) -> int:
     if view.last_stable_offset is not None:
         return min(view.last_stable_offset, view.end)
     steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
-    events, walk = Events(store, steps), Walk()
+    events, walk = Events(store, steps, ended=view.ended), Walk()
     if may_be_lost(view.copies):
         lost = hidden_batches(store, view, steps, view.start, view.end, events.next_marker)
-        events = Events(store, steps, frozenset(lost))
+        events = Events(store, steps, frozenset(lost), view.ended)
     for number in range(len(steps)):
         walk.add(events.of(number))
     return min([*walk.open.values(), view.end])
@@ -102,8 +103,14 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and segments.
     """
     steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
-    events = Events(store, steps)
+    events = Events(store, steps, ended=view.ended)
     found = _find_aborted(store, events, steps, start, stop)
+    found += [
+        AbortedTransaction(each.producer_id, each.first_offset, end - 1, -1)
+        for end, ended in view.ended.items()
+        for each in ended
+        if each.outcome is Outcome.ABORT and each.first_offset < end
+    ]
     lost: set[Batch] = set()
     if may_be_lost(view.copies):
         lost = hidden_batches(store, view, steps, start, stop, events.next_marker)
@@ -156,7 +163,7 @@ def _find_cut_off(
     plan = view.plan(start, view.end)
     holes = [number for number, step in enumerate(plan) if isinstance(step, Hole)]
     steps = [step for step in plan if not isinstance(step, Hole)]
-    events, number = Events(store, steps, lost), 0
+    events, number = Events(store, steps, lost, view.ended), 0
     found: list[CutOff] = []
     still_open: dict[int, int] = {}  # by producer, the first offset
     for step in plan[: holes[-1] + 1 if holes else 0]:

@@ -82,7 +82,7 @@ class TransactionsAt:
     def __init__(self, store: ObjectStore, view: PartitionView, moment: int) -> None:
         self._moment = moment
         self._steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
-        self._events = Events(store, self._steps)
+        self._events = Events(store, self._steps, ended=view.ended)
         self.hidden: tuple[AbortedTransaction, ...] = ()
         self.late: tuple[Transaction, ...] = ()
         self._find(view)

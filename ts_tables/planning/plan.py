@@ -169,7 +169,7 @@ class Planner:
         claimable = self._partitions.find(state, look, problems, lost, notes)
         stepped: list[_Planned] = []
         for one, found in zip(
-            claimable, in_threads(lambda each: self._step(each, known_of(state, each)), claimable), strict=True
+            claimable, in_threads(lambda each: self._step(each, known_of(state, each), state), claimable), strict=True
         ):
             if isinstance(found, _Planned):
                 stepped.append(found)
@@ -241,7 +241,16 @@ class Planner:
         self._check(state)
         return claimed_of(self.store, self._query, self._observer, state)
 
-    def _step(self, one: Claimable, known: PartitionClaims | None) -> _Planned | Loss:
+    def _start(self, view: PartitionView, state: TableState) -> int:
+        """Return where a table without claims of a directory begins: above former places that it has claimed."""
+        claimed = (
+            state.incarnation(view.partition.topic, part.keys.incarnation) is not None
+            for part in view.former
+            if part.keys.cluster == view.keys.cluster
+        )
+        return view.own.start if any(claimed) else view.start
+
+    def _step(self, one: Claimable, known: PartitionClaims | None, state: TableState) -> _Planned | Loss:
         """Return the step of a partition, or its loss; open its view only if its commit has news."""
         end = one.end
         if known is not None and not needs_view(known, end.next_offset, end.shown, end.log):
@@ -251,7 +260,7 @@ class Planner:
             return loss
         if known is None:
             first = self._begins(view.partition) if one.is_first else None
-            known = begin(Seen(view.start, end.next_offset, end.shown, end.log), first)
+            known = begin(Seen(self._start(view, state), end.next_offset, end.shown, end.log), first)
         seen = seen_of(
             self.store,
             view,
@@ -309,7 +318,14 @@ class Planner:
         return PartitionRanges(tuple(ranges), hidden)
 
     def _work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
-        topic_ids = {each.claimable.end.keys.prefix: each.claimable.topic_id for each in planned}
+        former = {
+            part.keys.prefix: each.claimable.topic_id
+            for each in planned
+            if each.view is not None
+            for part in each.view.former
+        }
+        # A former place that the table has claimed itself is claimed as such only.
+        topic_ids = former | {each.claimable.end.keys.prefix: each.claimable.topic_id for each in planned}
         for split in splits_of(self.store, [part for each in planned for part in each.ranges], self._query):
             yield Work(split, topic_ids[split.ranges[0].copies[0].keys.prefix])
 

@@ -16,6 +16,7 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.divergence import first_disagreement, log_epochs, past_end, rewound
 from ts_uploader.committing.next_commit import next_commit
+from ts_uploader.committing.restored_log import RestoredLog
 from ts_uploader.log_dirs.local_log import last_stable_offset, log_end
 from ts_uploader.messages.observations import Leadership, Listing
 from ts_uploader.messages.results import FencedLeaderEpoch
@@ -74,6 +75,7 @@ def rebuilt_end(
     listing: Listing,
     leadership: Leadership,
     stored: Iterable[int] = (),
+    restored: RestoredLog | None = None,
     *,
     latest: bool = False,
 ) -> int:
@@ -88,6 +90,7 @@ def rebuilt_end(
         start: the stored `log.start`.
         listing: of the leader's log.
         stored: the bases of all segments in the store.
+        restored: what a restore put into the log; None if the partition began without one.
         latest: the archive began with the active segment, not with the lowest one.
 
     Raises:
@@ -99,24 +102,28 @@ def rebuilt_end(
     differing = first_disagreement(position.epochs, end, listing)
     if differing is not None:
         end = min(end, differing)
-    if latest:
+    if latest and restored is None:
         shipped = (base for base in stored if listing.bases[0] <= base < start.offset)
         end = min((end, *shipped))
-    below = begins_below(start, listing, latest=latest)
+    below = begins_below(start, listing, restored, latest=latest)
     return end if below is None else min(end, below)
 
 
-def begins_below(start: LogStart, listing: Listing, *, latest: bool) -> int | None:
+def begins_below(start: LogStart, listing: Listing, restored: RestoredLog | None, *, latest: bool) -> int | None:
     """Return where an archive without commit and segments has to begin if its `log.start` is too high; else None.
 
     Args:
         start: written before any segment was shipped.
         listing: of the leader's log.
+        restored: as of `rebuilt_end`; the archive begins where what is left of it ends.
         latest: the archive begins with the active segment, not with the lowest one.
 
     Raises:
         SegmentChanged: the active segment no longer exists: list again.
     """
+    if restored is not None:
+        lowest = max(listing.bases[0], restored.held_end)
+        return lowest if start.offset > lowest else None
     if not latest:
         return listing.bases[0] if start.offset > listing.bases[0] else None
     active = listing.bases[-1]

@@ -2,7 +2,8 @@
 
 Nothing is stored on the host. If an agent wrote the commit, the archive is compared with this broker's log: a commit
 that is not the log's past goes back (`divergence`, `going_back`), under a lineage that `log.start` follows. Without a
-commit, `log.start` is written first, so that the begin of an archive never moves. If segments exist without a commit,
+commit, `log.start` is written first, so that the begin of an archive never moves; after a restore it is the end of the
+restored records (`restored_log`). If segments exist without a commit,
 or with one of a Java uploader, the run is walked (`takeover`).
 """
 
@@ -45,6 +46,7 @@ from ts_uploader.committing.incarnation import IncarnationLog
 from ts_uploader.committing.log_start import restore_by_copy, restore_log_start, write_log_start
 from ts_uploader.committing.losses import Losses
 from ts_uploader.committing.next_commit import MILLISECONDS, next_commit
+from ts_uploader.committing.restored_log import RestoredLog, read_restored_log
 from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.hanging import lowest_held
@@ -203,11 +205,15 @@ class PositionRecovery:
         """Return the position without an agent's commit; a commit that appears meanwhile rejects the next write."""
         keys, stood = catalog.keys, self._stored_log_start(store, catalog, task)
         is_empty = catalog.commit is None and not catalog.segments
-        start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
+        restored = read_restored_log(store, keys, listing)
+        if stood is None and restored is not None:
+            restored.check_whole(listing)
+        first = _first_log_start(catalog, task) if restored is None else restored.end
+        start = stood or write_log_start(store, keys, LogStart(first))
         if is_empty:
             self._empty_archives.saw_empty(task.partition, task.leadership, start)
         if stood is not None and is_empty:
-            return self._begin_empty(store, keys, stood, task, listing)
+            return self._begin_empty(store, keys, stood, task, listing, restored)
         known = still_true(task.known, task.leadership, stood)
         task = replace(task, known=known)
         run = walk_run(store, catalog, start.content.offset, known)
@@ -229,7 +235,9 @@ class PositionRecovery:
             return PositionRead(task.partition, task.generation, task.leadership, position)  # no run yet
         if stood is not None:
             shipped = [segment.name.base for segment in catalog.segments]
-            end = rebuilt_end(store, position, start.content, listing, task.leadership, shipped, latest=task.latest)
+            end = rebuilt_end(
+                store, position, start.content, listing, task.leadership, shipped, restored, latest=task.latest
+            )
         else:
             end = past_end(store, position, listing, task.leadership)
         # Before any commit that hides these holes: a later agent finds them by their records alone. They are filled
@@ -268,12 +276,18 @@ class PositionRecovery:
         return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _begin_empty(
-        self, store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, task: ReadPosition, listing: Listing
+        self,
+        store: ObjectStore,
+        keys: PartitionKeys,
+        start: StoredLogStart,
+        task: ReadPosition,
+        listing: Listing,
+        restored: RestoredLog | None,
     ) -> PositionRead:
         """Return the position if only `log.start` exists: an agent was killed before it shipped a segment."""
         offset, lineage = start.content.offset, start.content.lineage
         position = Position(keys, offset, offset, None, EpochHistory(), None, None, (), lineage)
-        below = begins_below(start.content, listing, latest=task.latest)
+        below = begins_below(start.content, listing, restored, latest=task.latest)
         if below is None:
             return PositionRead(task.partition, task.generation, task.leadership, position)
         return self._go_back(store, task, listing, position, below, start)

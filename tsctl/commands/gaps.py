@@ -153,8 +153,16 @@ def find_gaps(
         end = None if loss.is_open else loss.end
         return [FoundGap(view.partition, loss.start, end, GapState(view.state.value), None, loss.reason)], None
     holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
-    records = _read_records(store, catalog) if catalog.gaps else []
-    found = [part for hole in holes for part in _parts(view.partition, hole, records)]
+    places = [catalog, *(place.catalog for place in catalog.former)]
+    by_keys = {place.keys: _read_records(store, place) if place.gaps else [] for place in places}
+    records = by_keys[catalog.keys]
+    found = [
+        gap
+        for part in view.parts
+        for hole in holes
+        if part.start <= hole.start < part.end
+        for gap in _parts(view.partition, hole, by_keys[part.keys])
+    ]
     for record in records:
         if not any(hole.start < record.end and record.start < hole.end for hole in holes):
             state = GapState.EXPIRED if record.end <= view.start else GapState.FILLED

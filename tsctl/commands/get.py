@@ -203,9 +203,10 @@ class _Writer:
 
     def _segment(self, copy: SegmentCopy, partial: Path) -> dict[str, object]:
         """Write one segment's files. The `.log` is first: if it is damaged, its indexes are of no use."""
-        place = partial / file_of(copy).parent
+        path_in_range = self._file_of(copy)
+        place = partial / path_in_range.parent
         place.mkdir(exist_ok=True)
-        log = partial / file_of(copy)
+        log = partial / path_in_range
         with log.open("wb") as file:
             for chunk in fetch(self._fetched.store, copy.key):
                 file.write(chunk)
@@ -230,17 +231,23 @@ class _Writer:
             if expected is not None and crc != expected:
                 self._damage(f"{key}: CRC-32C {crc:08x}; expected {expected:08x} from the metadata of its .log")
             indexes.append(path.name)
-        view = self._fetched.view
-        live_end = view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
         return {
-            "file": str(file_of(copy)),
+            "file": str(path_in_range),
             "key": copy.key,
             "base": copy.base,
             "end": copy.end,
-            "live_end": live_end,
+            "live_end": self._fetched.view.live_range(copy)[1],
             "bytes": copy.segment.size,
             "indexes": indexes,
         }
+
+    def _file_of(self, copy: SegmentCopy) -> Path:
+        """Return the path of a segment's `.log`; Kafka's tools parse the base offset in its name."""
+        name, keys = copy.segment.name, copy.keys
+        file = Path(f"{name.base:020d}{LOG_SUFFIX}")
+        former = () if keys == self._fetched.view.keys else (keys.cluster.cluster, keys.directory)
+        parts = (*former, *([] if name.epoch is None else [name.stem[OFFSET_DIGITS + 1 :]]))
+        return Path("~".join(parts)) / file
 
     def _check(self, copy: SegmentCopy, log: Path) -> None:
         """Check a `.log` against its metadata; without a checksum there, by the CRCs of its batches."""
@@ -282,18 +289,11 @@ class _Writer:
             "epochs": [list(pair) for pair in view.epochs],
             "files": list(files),
             "ranges": [
-                {"from": part.start, "to": part.end, "files": [str(file_of(copy)) for copy in part.copies]}
+                {"from": part.start, "to": part.end, "files": [str(self._file_of(copy)) for copy in part.copies]}
                 for part in fetched.ranges
             ],
             "missing": [{"from": loss.start, "to": loss.end, "reason": loss.reason} for loss in fetched.losses],
         }
-
-
-def file_of(copy: SegmentCopy) -> Path:
-    """Return the path of a segment's `.log`; Kafka's tools parse the base offset in its name."""
-    name = copy.segment.name
-    file = Path(f"{name.base:020d}{LOG_SUFFIX}")
-    return file if name.epoch is None else Path(name.stem[OFFSET_DIGITS + 1 :]) / file
 
 
 def _refuse(directory: Path, wanted: Sequence[Fetched]) -> None:

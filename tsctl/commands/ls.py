@@ -177,7 +177,7 @@ def _look(held: Sequence[HeldTopic], level: Level, output: Output) -> dict[str, 
         def look(one: tuple[HeldTopic, PartitionCatalog]) -> PartitionLook:
             entry, catalog = one
             view = open_view(entry.store, catalog, damaged=damaged)
-            known = [*view.copies, *view.retired]
+            known = [copy for copy in (*view.copies, *view.retired) if copy.keys == catalog.keys]
             described = {copy.segment for copy in known}
             beyond = [segment for segment in catalog.segments if segment not in described]
             known += describe(entry.store, catalog.keys, beyond, catalog.cache_objects, damaged=damaged, removed=[])

@@ -18,6 +18,7 @@ from typing import Annotated, Final, Self, TypeVar
 
 from ts_common.archive.commit import StoredLineage
 from ts_common.archive.epoch_history import StoredEpochs
+from ts_common.archive.object_keys import OFFSET_DIGITS
 from ts_common.archive.restored import Ended
 from ts_common.archive.stored_object import (
     Crc32c,
@@ -44,16 +45,21 @@ class Source:
     """A stored `.log`.
 
     Attributes:
-        stem: its name without suffix.
+        key: of the object; a restored log has its older ones in another directory.
         size: bytes.
         crc32c: of the object; None if the archive has none.
         time_max: greatest timestamp in ms; None if unknown.
     """
 
-    stem: str
+    key: str
     size: int
     crc32c: Crc32c | None
     time_max: Annotated[int, between(MIN_INT64)] | None
+
+    @property
+    def base(self) -> int:
+        """The base offset in its name."""
+        return int(self.key.rpartition("/")[2][:OFFSET_DIGITS])
 
 
 @dataclass(frozen=True, slots=True)

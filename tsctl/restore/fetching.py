@@ -20,7 +20,7 @@ from typing import Final
 from awscrt.checksums import crc32c
 
 from ts_common.archive.fetch import ResumableReader, one_ahead
-from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_DIGITS, PartitionKeys, SegmentName
+from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.restored import Ended, Outcome
 from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import encode_leader_epoch_checkpoint
@@ -127,7 +127,7 @@ class PartitionFetch:
 
     def _batches(self, source: Source, damage: Callable[[str], None]) -> Generator[Batch, None, None]:
         """Yield the batches of an object, and check all of its bytes at the end."""
-        key, crc, places = self._keys.prefix + source.stem + LOG_SUFFIX, 0, list[str]()
+        key, crc, places = source.key, 0, list[str]()
 
         def chunks() -> Generator[bytes, None, None]:
             nonlocal crc
@@ -157,7 +157,7 @@ class PartitionFetch:
 
     def _base_of(self, step: Step, first: BatchHeader | None) -> int:
         """Return the base of a step's segment: the object's, unless its first batches are left out."""
-        base = min(int(source.stem[:OFFSET_DIGITS]) for source in step.sources)
+        base = min(source.base for source in step.sources)
         if self._state.steps:
             return base if base >= self._state.end else step.start
         if base >= step.start or first is None:

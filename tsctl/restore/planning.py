@@ -244,8 +244,7 @@ def _batches(part: Planned, step: ReadRange) -> Iterator[Batch]:
 
 def _step(part: ReadRange) -> Step:
     sources = (
-        Source(copy.segment.name.stem, copy.segment.size, known_crc32c(copy.metadata), copy.metadata.time_max)
-        for copy in part.copies
+        Source(copy.key, copy.segment.size, known_crc32c(copy.metadata), copy.metadata.time_max) for copy in part.copies
     )
     return Step(part.start, part.end, tuple(sources))
 

@@ -4,7 +4,7 @@ A listing of the partition shows them, without a request for each. No listing sh
 objects in INTELLIGENT_TIERING are in an archive tier, so each of those has a request of its own.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -52,26 +52,26 @@ def cold_objects(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> l
         ObjectNotFound: retention removed a segment of the range meanwhile.
         StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
-    names = _needed(store, catalog, span)
-    stems = {name.stem for name in names}
+    needed = _needed(store, catalog, span)
     found = []
-    for info in OPERATION_POLICY(lambda: list(store.list(catalog.keys.prefix))):
-        parsed = SegmentName.parse(info.key.removeprefix(catalog.keys.prefix))
-        may_be_cold = info.is_frozen or info.storage_class in ARCHIVE_CLASSES or info.storage_class == TIERING
-        if parsed is None or parsed[0].stem not in stems or not may_be_cold:
-            continue
-        state = ThawState(info.storage_class, is_frozen=info.is_frozen)
-        found.append(ColdObject(store, catalog.keys, info.key, info.size, state))
+    for keys in (catalog.keys, *(place.catalog.keys for place in catalog.former)):
+        for info in OPERATION_POLICY(lambda keys=keys: list(store.list(keys.prefix))):
+            parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))
+            may_be_cold = info.is_frozen or info.storage_class in ARCHIVE_CLASSES or info.storage_class == TIERING
+            if parsed is None or (keys, parsed[0].stem) not in needed or not may_be_cold:
+                continue
+            state = ThawState(info.storage_class, is_frozen=info.is_frozen)
+            found.append(ColdObject(store, keys, info.key, info.size, state))
     return [each for each in with_states(found) if each.state.is_frozen or each.state.until is not None]
 
 
-def _needed(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> Collection[SegmentName]:
-    """Return the segments that readers of a range need."""
+def _needed(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> Set[tuple[PartitionKeys, str]]:
+    """Return the segments that readers of a range need, as the keys of their directory and the stem."""
     try:
         view = open_view(store, catalog)
     except ObjectFrozen:  # of a Java uploader: only its bytes have its end, so the listing decides
-        return [segment.name for segment in _listed(catalog.committed, span)]
-    return {copy.segment.name for part in ranges_of(view, span) for copy in part.copies}
+        return {(catalog.keys, segment.name.stem) for segment in _listed(catalog.committed, span)}
+    return {(copy.keys, copy.segment.name.stem) for part in ranges_of(view, span) for copy in part.copies}
 
 
 def _listed(segments: Iterable[StoredSegment], span: Span) -> list[StoredSegment]:

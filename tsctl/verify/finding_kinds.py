@@ -224,6 +224,21 @@ LOG_START_WRONG = FindingKind(
     "runs. An agent begins a new lineage then, and lowers log.start to the next offset only. An older version of "
     "log.start does not help.",
 )
+FORMER_PLACE_MISSING = FindingKind(
+    "former-place-missing",
+    _LOSS,
+    "The partition was restored from another directory, which no longer exists, or is in another store. Readers return "
+    "no records below the partition's own log.start.",
+    "Put the directory back from an older version in the bucket, or copy it from another one; then its url in "
+    "restored.json is null. If it was removed, find what did: a hold on its topic stops tsctl gc.",
+)
+FORMER_PLACE_DAMAGED = FindingKind(
+    "former-place-damaged",
+    _DAMAGED,
+    "restored.json, or log.start of a directory that the partition was restored from, is malformed. Or the directories "
+    "form a circle. Readers return no records of the partition.",
+    "Put back an older version of the object.",
+)
 HIDDEN_BELOW_LOG_START = FindingKind(
     "hidden-below-log-start",
     _DAMAGED,

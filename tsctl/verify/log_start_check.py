@@ -22,19 +22,23 @@ from tsctl.verify.inventory import PartitionListing
 _MILLISECONDS = 1000
 
 
-def check_log_start(listing: PartitionListing, copies: Iterable[SegmentCopy], where: str) -> Iterator[Finding]:
+def check_log_start(
+    listing: PartitionListing, copies: Iterable[SegmentCopy], where: str, *, is_restored: bool = False
+) -> Iterator[Finding]:
     """Yield the findings about `log.start` of a partition with an agent's commit.
 
     Args:
         listing: the partition's snapshot.
         copies: what each of its segments covers.
         where: the partition's name in findings.
+        is_restored: whether readers return the records below `log.start` from a former place.
     """
     stored, commit = listing.catalog.stored_log_start, listing.catalog.commit
     if stored is None or not isinstance(commit, Commit):
         return
     yield from _lineages(listing, stored.content.lineage, commit.lineage, where)
-    yield from _hidden(listing, copies, commit, stored.content, where)
+    if not is_restored:
+        yield from _hidden(listing, copies, commit, stored.content, where)
 
 
 def _lineages(

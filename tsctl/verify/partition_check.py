@@ -42,6 +42,7 @@ from tsctl.verify.finding_kinds import (
     FindingKind,
 )
 from tsctl.verify.findings import Finding
+from tsctl.verify.former_check import check_former_places
 from tsctl.verify.inventory import PartitionListing
 from tsctl.verify.log_start_check import check_log_start
 from tsctl.verify.segment_check import Checked
@@ -88,14 +89,16 @@ def check_partition(
     catalog = listing.catalog
     copies = {segment: result.copy for segment, result in checked.items() if result.copy is not None}
     view = open_view(store, replace(catalog, segments=tuple(copies)), copies)
+    former_start, former_findings = check_former_places(store, catalog, copies, where)
     overlaps = list(overlaps_of(view))
     replaced = _replaced(view)
     found = [
         *_repaired(findings, replaced, listing),
         *_commit(listing, view, where, ages.old),
-        *check_log_start(listing, copies.values(), where),
+        *check_log_start(listing, copies.values(), where, is_restored=former_start is not None),
         *_stuck(listing, where, ages),
         *_missing(store, listing, view, where),
+        *former_findings,
         *_dead(view, where),
         *_twice(store, overlaps, where, replaced, compare=compare),
         *_orphans(listing, where, ages.old),
@@ -103,7 +106,8 @@ def check_partition(
         *foreign_objects(where, listing),
     ]
     ranges = [(overlap.start, overlap.end) for overlap in overlaps]
-    return coverage_of(where, catalog, view, listing.modified, ranges, found)
+    coverage = coverage_of(where, catalog, view, listing.modified, ranges, found)
+    return coverage if former_start is None else replace(coverage, start=former_start)
 
 
 def _commit(listing: PartitionListing, view: PartitionView, where: str, old: float) -> Iterator[Finding]:
@@ -191,7 +195,7 @@ def _epoch_at(copy: SegmentCopy, offset: int) -> int | None:
 
 def _replaced(view: PartitionView) -> frozenset[str]:
     """Return the stems of damaged objects that a repair made unnecessary: readers read them nowhere."""
-    named = view.replaced
+    named = view.own.replaced
     if not named:
         return named
     read = (step.copies for step in view.plan(view.start, view.end) if not isinstance(step, Hole))

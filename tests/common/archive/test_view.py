@@ -94,7 +94,7 @@ def test_a_damaged_object_stays_replaced_by_a_good_copy_below_log_start(archive:
     for log_start in (0, 10):
         archive.commit("t", 30, log_start=log_start)
         view = view_of(archive)
-        assert view.replaced == {SegmentName(0).stem}
+        assert view.own.replaced == {SegmentName(0).stem}
         steps = [step for step in view.plan(log_start, 30) if isinstance(step, ReadRange)]
         assert [(step.start, step.copies[0].base) for step in steps[-2:]] == [(10, 10), (20, 0)]
     archive.put_segment("t", 10, batches((10, 20)), variant=True)

@@ -9,9 +9,9 @@ from ts_common.model import TopicPartition
 from ts_reader.query.splits import Split
 
 
-def split_of(partition: int, start: int, end: int) -> Split:
+def split_of(partition: int, start: int, end: int, cluster: str = "prod") -> Split:
     """Return a split of topic `t` with offsets `[start, end)`."""
-    keys = ClusterKeys("prod", 0).partition(TopicPartition("t", partition))
+    keys = ClusterKeys(cluster, 0).partition(TopicPartition("t", partition))
     metadata = SegmentMetadata(end, ((0, start),), end - start, None, None, 0)
     copy = SegmentCopy(keys, StoredSegment(SegmentName(start), 1000, frozenset()), metadata)
     return Split("file:///store", (ReadRange(start, end, (copy,)),))

@@ -143,6 +143,22 @@ def test_each_batch_is_yielded_once_in_the_order_of_its_partition(
     assert most <= memory + 2  # one is with the consumer, which this test counts late
 
 
+def test_the_splits_of_a_partition_in_two_directories_are_in_order() -> None:
+    """A restored partition has its older records elsewhere; here they are read last."""
+    splits = [split_of(0, 0, ROWS, "old"), split_of(0, ROWS, 2 * ROWS)]
+    later_is_read = threading.Event()
+
+    def read(split: Split) -> Iterator[pa.RecordBatch]:
+        if split is splits[0]:
+            assert later_is_read.wait(60)
+        yield from batches_of(split)
+        if split is splits[1]:
+            later_is_read.set()
+
+    found = [place_in(batch) for batch in run_splits(splits, read, workers=2, memory=10 * BATCH, done=lambda _: None)]
+    assert found == expected_of(splits)
+
+
 @pytest.mark.parametrize(("workers", "partitions", "memory"), [(3, 1, 4), (2, 2, 1), (4, 4, 0), (2, 3, 2)])
 def test_workers_wait_when_the_memory_is_used_up(
     conditions: list[CountingCondition], workers: int, partitions: int, memory: int

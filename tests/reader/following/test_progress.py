@@ -33,7 +33,7 @@ def snapshot(*ends: PartitionEnd, topic_id: str | None = "id", is_first: bool = 
 
 
 def advanced(position: StreamOffset, look: CommitSnapshot) -> tuple[StreamOffset, list[str]]:
-    return advance(position, look, lambda _: 20)
+    return advance(position, look, lambda _: (20, 20))
 
 
 def test_partitions_continue_and_new_ones_begin_at_their_first_offset() -> None:

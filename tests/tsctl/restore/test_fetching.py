@@ -10,6 +10,7 @@ import pytest
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker
 from tests.made_archive import MadeArchive, batches, steps
 from ts_common.archive.catalog import read_catalog
+from ts_common.archive.former_places import read_with_former
 from ts_common.archive.restored import Ended, Outcome
 from ts_common.errors import CorruptData, QueryError
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
@@ -89,6 +90,27 @@ def test_overlapping_copies_become_one_log(archive: MadeArchive, tmp_path: Path)
     assert [int(name[:20]) for name, log in sorted(logs.items()) if not log] == [200]
     assert (state.end, files["leader-epoch-checkpoint"]) == (200, b"0\n1\n0 0\n")
     assert all(f"{name[:20]}{suffix}" in files for name in logs for suffix in (".index", ".timeindex"))
+
+
+def test_a_second_loss_brings_back_the_history_of_both_clusters(archive: MadeArchive, tmp_path: Path) -> None:
+    """The lost cluster was a restored one: its older records are in the directory of the first."""
+    archive.put_segment("t", 0, batches(*steps(0, 110), epoch=5))
+    archive.commit("t", 110, epochs=((5, 0),))
+    again = MadeArchive(archive.location, cluster="again")
+    again.put_restored(archive.keys, 100, epochs=((5, 0),))
+    again.put_segment("t", 80, batches(*steps(80, 150)))
+    again.commit("t", 150, highest_base=80, log_start=100, epochs=((0, 80),))
+    planned = plan_partition(again.store, read_with_former(again.store, again.partition("t")), None, None)
+    plan = planned.finished([1], [])
+    assert (plan.start, plan.end, plan.epochs.pairs) == (0, 150, ((0, 80),))
+    _, files = fetched(again, plan, tmp_path / "t-0")
+    found = [
+        header.base_offset
+        for name in sorted(files)
+        if name.endswith(".log")
+        for header, _ in read_batches([files[name]], len(files[name]), lambda _: None)
+    ]
+    assert found == list(range(0, 150, 10))
 
 
 def test_p01_a_killed_fetch_continues_to_the_same_files(archive: MadeArchive, tmp_path: Path) -> None:

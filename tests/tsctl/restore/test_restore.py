@@ -9,9 +9,8 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Message
 from confluent_kafka import KafkaError as TheirError
 
-from dev.local.agent import AgentProcess
-from dev.local.kafka.cluster import LocalCluster, wait_for
-from tests.archive import read_archive
+from dev.local.kafka.cluster import LocalCluster
+from tests.tsctl.restore.continued import ship_on
 from tests.tsctl.restore.lost import (
     COMPACTED,
     GROUP,
@@ -26,9 +25,6 @@ from tests.tsctl.restore.lost import (
     read_all,
 )
 from tests.tsctl.running import Run, runner
-from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit
-from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.restored import Restored
 from ts_common.model import TopicPartition
 from tsctl.verify.kafka_cluster import KafkaCluster
@@ -56,6 +52,7 @@ def test_a_lost_cluster_has_every_archived_record_at_its_offset(lost: Lost, run:
     with LocalCluster(2, mode="kraft", own_controller=True, log_dirs=2, name="restored") as cluster:
         Restore(run, lost, cluster, tmp_path / "restore").all_steps()
         check_restored(lost, cluster)
+        ship_on(lost, cluster)
 
 
 @pytest.mark.full
@@ -91,36 +88,6 @@ def test_a_recovery_would_lose_the_first_records_of_new_producers(lost: Lost, ru
             found = read_all(cluster)["read_uncommitted"]
             is_lost = any(key not in found or found[key].value != value for key, value in acknowledged)
         assert is_lost
-
-
-@pytest.mark.full
-def test_agents_ship_a_restored_cluster_into_new_incarnations(lost: Lost, run: Run, tmp_path: Path) -> None:
-    """Its topic ids are new, so the default view has the restored records, from the same store."""
-    with LocalCluster(2, mode="kraft", own_controller=True, log_dirs=2, name="shipped") as cluster:
-        Restore(run, lost, cluster, tmp_path / "restore").all_steps()
-        archive, agents = lost.archive, list[AgentProcess]()
-        try:
-            for number, broker in cluster.brokers.items():
-                agents.append(archive.agent(number, surroundings=broker.server_properties))
-            ids = {name: topic.topic_id for name, topic in KafkaCluster(cluster.bootstrap, {}).topics().items()}
-            for partition in (each for each in lost.ends if each.topic != COMPACTED):
-                keys = archive.keys.partition(partition, f"{partition.topic}~{ids[partition.topic]}")
-
-                def is_shipped(keys: PartitionKeys = keys, end: int = lost.ends[partition]) -> bool:
-                    commit, _ = read_commit(archive.store, keys)
-                    return isinstance(commit, Commit) and commit.next_offset >= end
-
-                wait_for(is_shipped, f"{keys.prefix} to be shipped", _SECONDS, state=lambda: agents[0].tail(20))
-                shown = {each.offset: each for each in read_archive(archive.store, archive.keys, partition)}
-                expected = {
-                    key[2]: each
-                    for key, each in lost.records["read_uncommitted"].items()
-                    if key[:2] == _name(partition)
-                }
-                assert shown == expected
-        finally:
-            for agent in agents:
-                agent.kill()
 
 
 def check_restored(lost: Lost, cluster: LocalCluster) -> None:
