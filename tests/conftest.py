@@ -84,6 +84,7 @@ _SERVERS = {
     "pair": ("tests/dev/test_cluster.py", "tests/dev/test_oracle.py"),
     "one broker": (
         "tests/tsctl/test_cli.py",
+        "tests/tsctl/drill/test_drill.py",
         "tests/tsctl/verify/test_audit.py",
         "tests/tsctl/gc/test_with_kafka.py",
         "tests/tsctl/restore/test_new_cluster.py",

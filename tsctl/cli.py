@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "verify": ("verify", "verify"),
     "repair": ("repair", "repair"),
     "restore": ("restore", "restore"),
+    "drill": ("drill", "drill"),
     "report": ("report", "report"),
     "gaps": ("gaps", "gaps"),
     "cat": ("cat", "cat"),

@@ -12,6 +12,6 @@
     query         the Spark program, in its own process; it reads the store and the journal, and no broker
     spark_runner  starts the Spark program and reads its answers
     answers       shows and checks the answers
-    doors         SQL, a table and a Kafka client, each by a command that a user can repeat
+    doors         SQL, a table, a Kafka client and a drill, each by a command that a user can repeat
     screen        terminal or plain lines
 """

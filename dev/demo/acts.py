@@ -250,6 +250,9 @@ def _open_doors(
         endpoint.start()
     noon = day.start_ms + DAY_MS // 2
     doors.client(endpoint, noon, noon + HOUR_MS)
+    screen.section("A drill restores the topic into a throw-away broker, at its offsets", "drill")
+    with screen.waiting("the drill works"):
+        doors.drill()
     if is_kept():
         _keep(screen, cluster, doors, endpoint)
 

@@ -1,4 +1,4 @@
-"""The other doors of the archive: SQL, a table and a Kafka client. Each is a command that a user can repeat."""
+"""The other doors of the archive: SQL, a table, a Kafka client and a drill. A user can repeat the command of each."""
 
 import json
 import os
@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dev.demo.answers import DemoFailedError
 from dev.demo.screen import Screen
+from dev.local.kafka.distribution import kafka_directory
 from dev.local.loopback_http import ERRORS, request
 from dev.local.ports import LOOPBACK, free_ports
 from dev.local.process import Server
@@ -166,6 +167,28 @@ class Doors:
             raise DemoFailedError(
                 f"a Kafka client read {len(found):,} records of the range, {len(produced - set(found)):,} are missing"
             )
+
+    def drill(self) -> None:
+        """Restore the topic into a throw-away broker of Kafka 4, and compare every record with the archive.
+
+        Raises:
+            DemoFailedError: the drill failed, or did not restore all records.
+        """
+        kafka = os.path.relpath(kafka_directory("4"))
+        command = ["tsctl", "drill", self.topic, "--kafka", kafka, "--config", self.shown, "--whole"]
+        self.screen.code([" ".join(command)])
+        found = json.loads(_output([*command, "--directory", str(self.directory), "--json"]))
+        rows = [
+            (each["partition"], each["isolation_level"], each["start"], each["end"], each["records"])
+            for each in found["compared"]
+        ]
+        self.screen.table(("partition", "isolation level", "first offset", "next offset", "equal records"), rows)
+        self.screen.say(
+            f"The topic is back at its offsets in {found['recovery_seconds']:.1f} s: {found['records']:,} records of "
+            "Kafka 3.9 in Kafka 4, each equal to the archive.",
+            "bold",
+        )
+        self._expect(found["records"], "records of the drill")
 
     def _consumed(self, bootstrap: str, first_ms: int, end_ms: int) -> list[tuple[int, int]]:
         """Return partition and offset of each record of a range of time."""

@@ -119,6 +119,10 @@ def test_the_demo_ships_deletes_the_broker_and_reads_everything_back(demo: Demo)
     assert sum(int(views) for views in re.findall(r"^ +[A-Z]{2} +(\d+) *$", text, re.MULTILINE)) == 6000
     assert re.search(r"6,000 rows in \d+ Parquet files", text)
     assert "12:00 to 13:00: 250 records; the journal has 250." in text
+    drilled = re.findall(r"^ +page_views-[0-2] +(read_\w+) +0 +([\d,]+) +([\d,]+) *$", text, re.MULTILINE)
+    assert sorted(level for level, _, _ in drilled) == ["read_committed"] * 3 + ["read_uncommitted"] * 3
+    assert all(end == records for _, end, records in drilled)
+    assert re.search(r"The topic is back at its offsets in [\d.]+ s: 6,000 records", text)
     assert "What to try next" in text
     for page in re.findall(r"docs/[\w-]+\.md", text):
         assert (ROOT / page).exists(), page

@@ -19,7 +19,8 @@ from ts_reader.scan import Scan
 from ts_uploader.health.conditions import AgentState, Condition
 from tsctl.archive_rows import SegmentState
 from tsctl.commands.gaps import GapState
-from tsctl.gc.metrics import families
+from tsctl.drill.metrics import GAUGES as DRILL_GAUGES
+from tsctl.gc.metrics import GAUGES as GC_GAUGES
 from tsctl.repair.run import RepairStatus
 
 DOCS = CHECKOUT / "docs"
@@ -105,7 +106,13 @@ def test_monitoring_has_each_condition_by_what_it_makes_of_readiness() -> None:
 def test_the_metrics_of_retention_are_those_of_the_page() -> None:
     """In the table of the schedule."""
     named = first_cells(section("retention.md", "## Schedule and metrics"), "metric")
-    assert set(named) == {family.name for family in families()}
+    assert set(named) == {family.name for family in GC_GAUGES.families()}
+
+
+def test_the_metrics_of_drills_are_those_of_the_page() -> None:
+    """In the section of the drill."""
+    named = first_cells(section("restore.md", "## The drill"), "metric")
+    assert set(named) == {family.name for family in DRILL_GAUGES.families()}
 
 
 def test_the_settings_of_an_archive_are_those_that_the_endpoint_returns() -> None:
@@ -169,9 +176,5 @@ def test_what_a_page_calls_untried_is_in_no_test(page: str, sentence: str, word:
 
 def test_what_a_page_calls_missing_is_missing() -> None:
     """A new command, or a new dependency, makes such a sentence stale."""
-    texts = {name: " ".join((DOCS / name).read_text().split()) for name in ("restore.md", "store.md")}
-    assert "Agents and readers of this release do not yet use `restored.json`" in texts["restore.md"]
-    readers = [*(CHECKOUT / "ts_reader").rglob("*.py"), *(CHECKOUT / "ts_uploader").rglob("*.py")]
-    assert not [path for path in readers if "archive.restored" in path.read_text()]
-    assert "the extra `hdfs` is empty today" in texts["store.md"]
+    assert "the extra `hdfs` is empty today" in " ".join((DOCS / "store.md").read_text().split())
     assert project()["optional-dependencies"]["hdfs"] == []

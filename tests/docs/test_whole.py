@@ -12,7 +12,8 @@ from tsctl import cli_page
 
 DOCS = CHECKOUT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-_LONGER = {"cli.md", "protocol.md"}  # a reference of every option, and the rules that the code cites by number
+# References: every option, the rules that the code cites by number, and a section for each alert.
+_LONGER = {"cli.md", "protocol.md", "runbook.md"}
 _GENERATED = {"cli.md", "configuration.md", "metrics.md"}
 _WORDS = 14  # of a sentence that has a fact of its own
 # How the picture and its descriptions name what each room of a reader is for; its page is the index's and README's.

@@ -12,7 +12,8 @@ from tests.monitoring.files import ALERTS, CHECKOUT, DASHBOARD, PROMETHEUS, aler
 from ts_tables.run_metrics import families as families_of_tables
 from ts_uploader.metrics.metrics_page import families
 from ts_uploader.tracking.blocked import WaitReason
-from tsctl.gc.metrics import families as families_of_gc
+from tsctl.drill.metrics import GAUGES as DRILL_GAUGES
+from tsctl.gc.metrics import GAUGES as GC_GAUGES
 
 RUNBOOK = CHECKOUT / "docs" / "runbook.md"
 SAMPLES = {
@@ -34,7 +35,7 @@ def promtool(*arguments: str) -> str:
 
 def sample_names() -> set[str]:
     """Return the names of all samples that an agent, its process, and runs of tables and of retention have."""
-    every = (*families(), *families_of_tables(), *families_of_gc())
+    every = (*families(), *families_of_tables(), *GC_GAUGES.families(), *DRILL_GAUGES.families())
     own = {family.name + suffix for family in every for suffix in SAMPLES[family.type]}
     return own | {"process_start_time_seconds"}
 
@@ -76,7 +77,7 @@ def test_each_alert_names_its_section_of_the_runbook() -> None:
 )
 def test_each_metric_that_is_named_exists(path: Path) -> None:
     """A rule about a metric that nothing exposes never fires."""
-    named = set(re.findall(r"\b(?:ts_uploader|ts_tables|ts_gc|process)_[a-z_]+[a-z]\b", path.read_text()))
+    named = set(re.findall(r"\b(?:ts_uploader|ts_tables|ts_gc|ts_drill|process)_[a-z_]+[a-z]\b", path.read_text()))
     assert named
     prefixes = {"ts_uploader_partition"}  # written with a star
     assert named - sample_names() - prefixes == {"ts_uploader"} & named

@@ -51,6 +51,7 @@ from tsctl.holds import add_hold, list_holds
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
 from tsctl.repeats import EveryOption, interval_of, stopping
+from tsctl.run_metrics import MetricsFileOption, PushGatewayOption
 from tsctl.verify.run import BootstrapOption, CommandConfigOption, named_cluster
 
 if TYPE_CHECKING:
@@ -88,17 +89,8 @@ def run(
     every: EveryOption = None,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
-    metrics_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--metrics-file",
-            help="Write metrics for the textfile collector of Prometheus' node_exporter; the name ends in .prom.",
-            metavar="FILE",
-        ),
-    ] = None,
-    push_gateway: Annotated[
-        str | None, typer.Option("--push-gateway", help="Push metrics to this Pushgateway.", metavar="URL")
-    ] = None,
+    metrics_file: MetricsFileOption = None,
+    push_gateway: PushGatewayOption = None,
     *,
     given: ArchiveOptions,
     as_json: JsonOption = False,

@@ -20,7 +20,7 @@ from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.restore.continuing import continue_archive, hold_topics
-from tsctl.restore.documents import HostRecord, RestoreDirectory
+from tsctl.restore.documents import HostRecord, RestoreDirectory, RestorePlan
 from tsctl.restore.files import write_file
 from tsctl.restore.groups import OFFSETS_TOPIC
 from tsctl.restore.host_run import HostRun
@@ -44,6 +44,14 @@ ServerPropertiesOption = Annotated[
     Path, typer.Option("--server-properties", help="The broker's file on this host.", metavar="FILE")
 ]
 BootstrapServerOption = Annotated[str, typer.Option("--bootstrap-server", help="Brokers of the new cluster.")]
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", help="Restore what was written up to this time (UTC), or @milliseconds.", metavar="TIME"),
+]
+EndOption = Annotated[
+    list[str] | None,
+    typer.Option("--end", help="Restore a partition below an offset, as in orders-0=4711.", metavar="PARTITION=OFFSET"),
+]
 _END: Final = re.compile(r"(?P<partition>[^=]+)=(?P<offset>[0-9]{1,18})", re.ASCII)
 _MEGABYTE: Final = 1_000_000
 
@@ -58,16 +66,8 @@ def plan(
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", min=1, help="Of all topics; default: the newest snapshot's.")
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", help="Restore what was written up to this time (UTC), or @milliseconds.", metavar="TIME"),
-    ] = None,
-    end: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--end", help="Restore a partition below an offset, as in orders-0=4711.", metavar="PARTITION=OFFSET"
-        ),
-    ] = None,
+    at: AtOption = None,
+    end: EndOption = None,
     configurations: Annotated[
         Path | None,
         typer.Option(
@@ -82,16 +82,12 @@ def plan(
 ) -> None:
     """Write the plan of a restore: read it, and approve it by the next step. Exit code 1: records are lost."""
     output = Output(as_json)
-    wanted = _wanted(brokers, replication_factor, at, end or (), configurations)
+    wanted = wanted_of(brokers, replication_factor, at, end or (), configurations)
     path = RestoreDirectory.plan_file(directory)
     if path.exists():
         raise QueryError(f"{path}: exists; a plan is not changed. Use another directory, or remove this one")
     with open_archive(given.name(), output.warn) as archive:
-        held = [entry for entry in archive.topics(topics or ()) if entry.topic.name not in INTERNAL]
-        snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
-        committed = _committed(given, archive, wanted.at, output)
-        locations = [store.location for store in archive.stores]
-        made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
+        made = plan_archive(given, archive, topics or (), wanted, output)
     directory.mkdir(parents=True, exist_ok=True)
     made.save(path)
     text = "\n".join(plan_text(made, rate, now_ms()))
@@ -227,9 +223,29 @@ def _said(output: Output, record: HostRecord, what: str, following: str) -> None
     output.text(f"{what}: {counted(len(held), 'replica')}, {size(sum(each.size for each in held))}; {following}")
 
 
-def _wanted(
+def plan_archive(
+    given: ArchiveOptions, archive: OpenArchive, topics: Sequence[str], wanted: Wanted, output: Output
+) -> RestorePlan:
+    """Return the plan for topics of an open archive; without topics for all but Kafka's own.
+
+    Raises:
+        Others: as `OpenArchive.topics`, `Snapshots.read` and `make_plan`.
+    """
+    held = [entry for entry in archive.topics(topics) if entry.topic.name not in INTERNAL]
+    snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
+    committed = _committed(given, archive, wanted.at, output)
+    locations = [store.location for store in archive.stores]
+    return make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
+
+
+def wanted_of(
     brokers: str, factor: int | None, at: str | None, end: Sequence[str], configurations: Path | None
 ) -> Wanted:
+    """Return what the options choose.
+
+    Raises:
+        ConfigurationError: with every problem of the options.
+    """
     problems: list[str] = []
     ids = [text.strip() for text in brokers.split(",")]
     if not all(map(str.isdecimal, ids)) or len(set(ids)) != len(ids):

@@ -15,6 +15,7 @@ from tsctl.commands import table_changes
 from tsctl.exit_codes import ExitCode
 from tsctl.output import NOTHING, Output
 from tsctl.repeats import EveryOption, interval_of, seconds_of, stopping
+from tsctl.run_metrics import MetricsFileOption
 from tsctl.table_arguments import FileOption, JsonOption, NamesArgument, SetOption, WorkersOption, end, open_tables
 from tsctl.table_runs import compact_all, for_each, needing, recording, run_all, warn_of
 
@@ -52,14 +53,7 @@ def run(
     every: EveryOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what a run would add, and add nothing.")] = False,
     workers: WorkersOption = None,
-    metrics_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--metrics-file",
-            help="Write metrics for the textfile collector of Prometheus' node_exporter; the name ends in .prom.",
-            metavar="FILE",
-        ),
-    ] = None,
+    metrics_file: MetricsFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add to tables what the archive has for them. Exit code 1: a table waits at a hole."""

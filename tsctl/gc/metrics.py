@@ -1,38 +1,21 @@
-"""Metrics of a run of `tsctl gc`: in a file for node_exporter's textfile collector, or to a Pushgateway.
-
-All are gauges of the last run. Only the time of the last success outlives a run that fails: the file has the former
-value, and a Pushgateway keeps what is not pushed. The label `cluster` distinguishes archives, so that several runs can
-write one file.
-"""
+"""Metrics of a run of `tsctl gc` (`tsctl.run_metrics`)."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
-from prometheus_client import CollectorRegistry, pushadd_to_gateway
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.samples import Sample
-
-from ts_common.errors import OperatorError
-from ts_common.metrics_file import Collected, MetricsTextFile
-from ts_common.redaction import redacted
 from tsctl.gc.archive_run import LocationResult
 from tsctl.gc.objects import Outcome
 from tsctl.gc.retention import Why
+from tsctl.run_metrics import SUCCESS, RunGauges
 
-PREFIX: Final = "ts_gc"
-JOB: Final = "tsctl-gc"
 DAY_SECONDS: Final = 86_400.0
-_CLUSTER: Final = "cluster"
-_SUCCESS: Final = "last_success_timestamp_seconds"
-_PUSH_SECONDS: Final = 20.0
 _TEXTS: Final = {
     "last_run_timestamp_seconds": "End of the last run.",
-    _SUCCESS: "End of the last run without an error; 0 before the first.",
+    SUCCESS: "End of the last run without an error; 0 before the first.",
     "last_run_failed": "1 if the last run failed, else 0.",
     "last_run_duration_seconds": "Seconds of the last run.",
     "interval_seconds": "Seconds between two runs, by their schedule.",
@@ -49,6 +32,7 @@ _TEXTS: Final = {
     "oldest_due_timestamp_seconds": "When the oldest object that is due and still stored was hidden; 0 without one.",
     "fuse_blown": "1 if more was due in the last run than a fuse allows, else 0.",
 }
+GAUGES: Final = RunGauges("ts_gc", "tsctl-gc", _TEXTS)
 
 
 class Recording:
@@ -70,7 +54,7 @@ class Recording:
         self._cluster, self._path, self._gateway, self._warn = cluster, path, gateway, warn
         self._interval = DAY_SECONDS if interval is None else float(interval)
         if path is not None:
-            MetricsTextFile(path, PREFIX)
+            GAUGES.check_path(path)
 
     @contextmanager
     def run(self) -> Iterator[list[LocationResult]]:
@@ -89,11 +73,11 @@ class Recording:
                 "interval_seconds": self._interval,
             }
             if not failed:
-                values[_SUCCESS] = ended
+                values[SUCCESS] = ended
             if self._path is not None:
-                write_metrics(self._path, self._cluster, values, self._warn)
+                GAUGES.write(self._path, self._cluster, values, self._warn)
             if self._gateway is not None:
-                push_metrics(self._gateway, self._cluster, values, self._warn)
+                GAUGES.push(self._gateway, self._cluster, values, self._warn)
 
 
 def values_of(results: Sequence[LocationResult]) -> dict[str, float]:
@@ -119,56 +103,3 @@ def values_of(results: Sequence[LocationResult]) -> dict[str, float]:
         "oldest_due_timestamp_seconds": min(due, default=0.0),
         "fuse_blown": count(Why.FUSE) > 0 or any(result.found.fuse is not None for result in results),
     }
-
-
-def families() -> Iterator[GaugeMetricFamily]:
-    """Yield each family, without samples."""
-    for name, text in _TEXTS.items():
-        yield GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=[_CLUSTER])
-
-
-def write_metrics(path: Path, cluster: str, values: Mapping[str, float], warn: Callable[[str], None]) -> None:
-    """Replace the series of a cluster in a file; those of other clusters stay.
-
-    Args:
-        path: of the file; its name ends in `.prom`.
-        values: by name. Without a time of the last success the former one stays; 0 without a former one.
-        warn: called with a sentence if the former file is malformed, or the file cannot be written.
-    """
-    series: dict[tuple[str, str], float] = {(_SUCCESS, cluster): 0.0}
-
-    def former(samples: Sequence[Sample]) -> None:
-        series.update({(each.name.removeprefix(f"{PREFIX}_"), each.labels[_CLUSTER]): each.value for each in samples})
-
-    def changed() -> Iterator[Metric]:
-        series.update({(name, cluster): value for name, value in values.items()})
-        return _collected(series)
-
-    try:
-        MetricsTextFile(path, PREFIX).update(former, changed, warn)
-    except (OSError, OperatorError) as error:
-        warn(f"{path}: the metrics of the run were not written: {error}")
-
-
-def push_metrics(url: str, cluster: str, values: Mapping[str, float], warn: Callable[[str], None]) -> None:
-    """Add the metrics of a run to a Pushgateway, in the group of job `tsctl-gc` and the cluster.
-
-    Args:
-        url: of the gateway, such as `http://pushgateway:9091`.
-        values: by name.
-    """
-    registry = CollectorRegistry()
-    registry.register(Collected(list(_collected({(name, cluster): value for name, value in values.items()}))))
-    try:
-        pushadd_to_gateway(url, JOB, registry, {_CLUSTER: cluster}, timeout=_PUSH_SECONDS)
-    except (OSError, ValueError, HTTPException) as error:  # of the socket, the URL and the answer
-        warn(f"{redacted(url)}: the metrics of the run were not pushed: {redacted(str(error))}")
-
-
-def _collected(series: Mapping[tuple[str, str], float]) -> Iterator[Metric]:
-    """Yield the families that have samples; `series` are values by name and cluster."""
-    by_name = {family.name.removeprefix(f"{PREFIX}_"): family for family in families()}
-    for (name, cluster), value in sorted(series.items()):
-        if name in by_name:  # a later release can have others
-            by_name[name].add_metric([cluster], value)
-    yield from (family for family in by_name.values() if family.samples)

@@ -143,7 +143,8 @@ class PartitionFetch:
         except CorruptData as error:
             raise self._corrupt(key, str(error)) from error
         if source.crc32c is not None and crc != source.crc32c:
-            raise self._corrupt(key, f"CRC-32C {crc:08x}; {source.crc32c:08x} is expected")
+            found = f"CRC-32C {crc:08x}; {source.crc32c:08x} is expected"
+            raise self._corrupt(key, "; ".join([found, *places[:1]]))
         if places and source.crc32c is None:
             raise self._corrupt(key, places[0])
         for place in places:  # the broker's file had it already

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import javaproperties
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
@@ -65,6 +65,23 @@ class KafkaTopic:
 
     topic_id: str | None
     partitions: tuple[int, ...]
+
+
+class KafkaRecord(NamedTuple):
+    """A record as a consumer receives it.
+
+    Attributes:
+        timestamp: ms; -1 without one.
+        timestamp_type: 0 CreateTime, 1 LogAppendTime, -1 no timestamp.
+        headers: None without any.
+    """
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +231,24 @@ class KafkaCluster:
         Raises:
             ClusterAway, AccessDenied: the request failed.
         """
+        for offset, timestamp, timestamp_type, key, value, headers in self.records(partition, start, end):
+            yield offset, record_digest(timestamp, timestamp_type, key, value, headers or [])
+
+    def records(
+        self, partition: TopicPartition, start: int, end: int, isolation_level: str = "read_uncommitted"
+    ) -> Iterator[KafkaRecord]:
+        """Yield the records that a consumer receives in `[start, end)`.
+
+        Raises:
+            ClusterAway, AccessDenied: the request failed.
+        """
         settings = {
             **self._settings,
             "group.id": f"tsctl-{uuid.uuid4()}",  # librdkafka requires one; no consumer joins it
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "isolation.level": "read_uncommitted",
+            "isolation.level": isolation_level,
         }
         consumer = Consumer(settings)
         try:
@@ -235,10 +263,10 @@ class KafkaCluster:
                 if error is not None or offset is None or offset >= end:
                     return
                 kind, timestamp = message.timestamp()
-                headers: Any = message.headers() or []
+                headers: Any = message.headers()
                 key: Any = message.key()
                 value: Any = message.value()
-                yield offset, record_digest(timestamp if kind else -1, _TIMESTAMP_TYPES[kind], key, value, headers)
+                yield KafkaRecord(offset, timestamp if kind else -1, _TIMESTAMP_TYPES[kind], key, value, headers)
         finally:
             consumer.close()
 

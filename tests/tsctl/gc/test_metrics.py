@@ -13,7 +13,7 @@ from tests.tsctl.gc.archives import GRACE, FixedRetention, keep_last, run, ship
 from ts_common.errors import OperatorError, StoreUnavailable
 from tsctl.gc.archive_run import LocationResult
 from tsctl.gc.due import Rule
-from tsctl.gc.metrics import Recording, push_metrics, write_metrics
+from tsctl.gc.metrics import GAUGES, Recording
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import NeededFrom
 
@@ -52,7 +52,7 @@ def values(text: str, cluster: str = "prod") -> dict[str, float]:
 def write(path: Path, values: Mapping[str, float], cluster: str = "prod") -> list[str]:
     """Write metrics; return the warnings."""
     warnings: list[str] = []
-    write_metrics(path, cluster, values, warnings.append)
+    GAUGES.write(path, cluster, values, warnings.append)
     return warnings
 
 
@@ -122,8 +122,8 @@ def test_metrics_are_added_to_the_group_of_the_cluster(gateway: tuple[str, list[
     """POST replaces only the metrics that it has: a failed run has no time of the last success."""
     url, received = gateway
     warnings: list[str] = []
-    push_metrics(url, "prod", WRITTEN, warnings.append)
-    push_metrics(url, "prod", FAILED, warnings.append)
+    GAUGES.push(url, "prod", WRITTEN, warnings.append)
+    GAUGES.push(url, "prod", FAILED, warnings.append)
     (method, path, first), (_, _, second) = received
     assert (method, path) == ("POST", "/metrics/job/tsctl-gc/cluster/prod")
     assert values(first) == WRITTEN
@@ -139,7 +139,7 @@ def test_a_gateway_that_does_not_accept_them_is_a_warning_without_its_password(
     address = gateway[0].removeprefix("http://")
     urls = [f"http://user:geheim@{address}/broken", f"{gateway[0]}/other", "http://user:geheim@127.0.0.1:1", "http://["]
     for url in (*urls, "http://a b"):
-        push_metrics(url, "prod", WRITTEN, warnings.append)
+        GAUGES.push(url, "prod", WRITTEN, warnings.append)
     assert len(warnings) == 5
     assert all("were not pushed" in warning for warning in warnings)
     assert "geheim" not in "".join(warnings)
