@@ -32,6 +32,7 @@ RUNS_PROGRAMS = {
     "ts_reader/schemas/protobuf/compiler.py",
     "ts_reader/execution/process_pool.py",
     "ts_tables/marks.py",  # the command of the operator, without a shell
+    "tsctl/drill/broker.py",
 }
 # Between a process and the workers that it started, on a socket pair without a name; and a Spark driver and executors.
 PICKLES = {"ts_reader/execution/worker_messages.py", "ts_tables/engines/spark/engine.py"}

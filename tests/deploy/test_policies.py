@@ -205,6 +205,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
         "reader",
         "reader-kms",
         "repairer",
+        "restore-cluster",
         "restorer",
         "tables",
         "thawer",

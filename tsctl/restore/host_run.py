@@ -167,7 +167,9 @@ class HostRun:
         """Check that no replica has records: these files replace all that is there."""
         for name, directory in self.places.items():
             if any(path.stat().st_size for path in directory.glob("*.log")):
-                raise QueryError(f"{name}: {directory} has records; the restore would replace them, and stops here")
+                raise QueryError(
+                    f"{directory}: records of {name} are there; the restore would replace them, and stops here"
+                )
 
     def _check_space(self) -> None:
         """Check that each file system has room for what is not fetched yet."""

@@ -213,7 +213,9 @@ def _cut_at(part: Planned, at: int) -> None:
             older += sum(header.record_count or 1 for header in headers if header.max_timestamp <= at)
     if not older:
         return
-    part.notes.append(f"{older} records beyond the cut are not later than {time_text(at)}: they are not restored")
+    part.notes.append(
+        f"not restored, although not later than {time_text(at)}: {counted(older, 'record')} beyond the cut"
+    )
     if older * 100 > MOST_OLDER_PERCENT * (below + older):
         raise QueryError(
             f"{view.partition}: a cut at {time_text(at)} is offset {part.end}, and {older} of {below + older} records "

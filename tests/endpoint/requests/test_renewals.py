@@ -8,7 +8,8 @@ from kio.schema.errors import ErrorCode
 
 from tests.endpoint.clients import fetch, run, serving
 from tests.made_archive import MadeArchive, batches, steps
-from ts_common.archive.catalog import PartitionCatalog, read_catalog
+from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics import partitions
@@ -55,10 +56,10 @@ def test_a_partition_that_readers_lose_is_not_listed_for_each_fetch(
 
     def noted(store: ObjectStore, keys: PartitionKeys, found: Any) -> PartitionCatalog:
         listed.append(keys.prefix)
-        return read_catalog(store, keys, found)
+        return read_with_former(store, keys, found)
 
     monkeypatch.setattr(partitions, "monotonic", lambda: now[0])
-    monkeypatch.setattr(partitions, "read_catalog", noted)
+    monkeypatch.setattr(partitions, "read_with_former", noted)
 
     async def read() -> None:
         with serving(archive.store, archive.keys, refresh_seconds=5.0) as served:

@@ -198,7 +198,7 @@ def test_records_that_a_producer_wrote_meanwhile_are_not_replaced(brokers: list[
     for broker in brokers:
         broker.record()
     (brokers[0].partition / f"{0:020d}.log").write_bytes(batches((0, 5)))
-    with pytest.raises(QueryError, match="has records"):
+    with pytest.raises(QueryError, match="the restore would replace them"):
         brokers[0].run.place()
 
 

@@ -46,9 +46,9 @@ def test_p03_a_topic_that_is_not_empty_or_not_as_planned_is_refused(
     one_broker.produce("used", [Record(b"v")], partition=0)
     with pytest.raises(QueryError, match="has records there"):
         create_topics(cluster, plan_of("used"))
-    one_broker.create_topic("other", partitions=2)
+    one_broker.create_topic("wider", partitions=2)
     with pytest.raises(QueryError, match="2 partitions"):
-        create_topics(cluster, plan_of("other", 1))
+        create_topics(cluster, plan_of("wider", 1))
 
 
 def test_a_partition_that_is_not_as_planned_is_named(cluster: NewCluster) -> None:

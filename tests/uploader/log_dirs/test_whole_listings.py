@@ -4,15 +4,17 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
 
+from dev.local.jars import BUILD
 from tests.uploader.local_directory import INDEXES, TP, LocalDirectory
 from ts_common.errors import SegmentChanged
 from ts_uploader.log_dirs.directory_scan import list_partition, whole_listing
@@ -165,20 +167,27 @@ class Cleaner(threading.Thread):
         )
 
 
+@pytest.fixture
+def on_disk() -> Iterator[LocalDirectory]:
+    """A file system in memory returns a directory of any size as it was at one instant."""
+    with TemporaryDirectory(dir=BUILD, prefix="listing-") as directory:
+        yield LocalDirectory(Path(directory))
+
+
 @pytest.mark.parametrize("wanted", [8, pytest.param(1000, marks=pytest.mark.full)])
-def test_u25_a_whole_listing_shows_what_was_so_at_one_instant(local: LocalDirectory, wanted: int) -> None:
+def test_u25_a_whole_listing_shows_what_was_so_at_one_instant(on_disk: LocalDirectory, wanted: int) -> None:
     """A directory of thousands of files is read in several calls, and the broker renames between them."""
-    local.segments(*SOURCES, 300, *range(1000, 1500))
-    cleaner = Cleaner(local)
+    on_disk.segments(*SOURCES, 300, *range(1000, 1500))
+    cleaner = Cleaner(on_disk)
     cleaner.start()
     met = {"torn": 0, "merged": 0}
     deadline = time.monotonic() + 600
-    listing = listed(local)
+    listing = listed(on_disk)
     try:
         while met["merged"] < wanted or met["torn"] < 3:
             assert time.monotonic() < deadline, met
             began = time.monotonic()
-            listing = listed(local, listing)
+            listing = listed(on_disk, listing)
             shown = State(listing.bases[:-500], listing.deleted, listing.swapping)
             true = shown in cleaner.states_between(began, time.monotonic())
             assert true or not listing.whole
