@@ -89,10 +89,12 @@ def _parts(snapshot: ClusterSnapshot) -> Iterator[tuple[tuple[str, str], Mapping
             yield ("broker", name), {"address": f"{broker.host}:{broker.port}", "rack": broker.rack or ""}
         yield ("broker config", name), broker.configs
     for quota in snapshot.quotas or ():
-        yield ("quota", entity_of(quota)), {name: f"{value:g}" for name, value in quota.limits.items()}
+        yield ("quota", entity_of(quota)), {name: limit_text(value) for name, value in quota.limits.items()}
     acls: dict[str, dict[str, str]] = {}
     for acl in snapshot.acls or ():
-        acls.setdefault(resource_of(acl), {})[rule_of(acl)] = acl.permission
+        rules = acls.setdefault(resource_of(acl), {})
+        others = rules.get(rule_of(acl))  # a rule can be both allowed and denied
+        rules[rule_of(acl)] = acl.permission if others is None else f"{others}, {acl.permission}"
     yield from ((("acl", resource), rules) for resource, rules in acls.items())
     for user in snapshot.users or ():
         yield ("user", user.name), {name: f"{count} iterations" for name, count in user.mechanisms.items()}
@@ -105,6 +107,11 @@ def _listed(numbers: Sequence[int]) -> str:
 def entity_of(quota: Quota) -> str:
     """Return the entity of a quota as one text, such as `client-id=<default>, user=etl`."""
     return ", ".join(f"{kind}={_DEFAULT if name is None else name}" for kind, name in sorted(quota.entity.items()))
+
+
+def limit_text(limit: float) -> str:
+    """Return a limit of a quota with all its digits, such as `1048576` or `12.5`."""
+    return str(int(limit) if limit.is_integer() else limit)
 
 
 def resource_of(acl: Acl) -> str:

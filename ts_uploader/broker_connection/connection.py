@@ -174,7 +174,7 @@ class BrokerConnection:
 
         served = dict(answer.compact_array(versions))
         answer.int32()  # throttle time
-        features = answer.tagged_fields().get(_FINALIZED_FEATURES)
+        features = answer.tagged_fields(_FINALIZED_FEATURES)
         if features is None:
             return served, {}
 

@@ -115,12 +115,16 @@ class Reader:
         """Read COMPACT_ARRAY, an absent one as empty; `read` reads one element."""
         return self._elements(self.unsigned_varint() - 1, read)
 
-    def tagged_fields(self) -> dict[int, "Reader"]:
-        """Read the tagged fields of a structure, by tag."""
-        found = {}
+    def tagged_fields(self, wanted: int | None = None) -> "Reader | None":
+        """Read the tagged fields of a structure; return the one with a tag, and None without it.
+
+        No other is kept: two bytes of a hostile response would become more than a hundred in memory.
+        """
+        found = None
         for _ in range(self.unsigned_varint()):
-            tag = self.unsigned_varint()
-            found[tag] = Reader(self._take(self.unsigned_varint()), f"{self._what}, tagged field {tag}")
+            tag, value = self.unsigned_varint(), self._take(self.unsigned_varint())
+            if tag == wanted:
+                found = Reader(value, f"{self._what}, tagged field {tag}")
         return found
 
     def _elements(self, count: int, read: Callable[[], _T]) -> list[_T]:

@@ -104,7 +104,9 @@ def describe_scram_users(connection: BrokerConnection) -> tuple[User, ...] | Non
 
     def user() -> User:
         name = answer.compact_string() or ""
-        answer.int16(), answer.compact_string()
+        code, message = answer.int16(), answer.compact_string()
+        if code:
+            raise request_failed(connection, f"DescribeUserScramCredentials of user {name}", code, message)
         infos = dict(answer.compact_array(info))
         answer.tagged_fields()
         return User(name, infos)

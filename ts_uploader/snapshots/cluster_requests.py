@@ -173,6 +173,8 @@ def describe_configs(
         return name, error, settings
 
     results = answer.array(result)
+    if missing := {*names} - {name for name, _, _ in results}:
+        raise CorruptData(f"{connection.name}: DescribeConfigs lacks {min(missing)!r}, which was requested")
     return {name: None if error else settings for name, error, settings in results if error != _UNKNOWN_TOPIC}
 
 
@@ -226,11 +228,17 @@ def _offset_fetch(connection: BrokerConnection, group: str) -> tuple[int, dict[T
     answer = connection.request(Api.OFFSET_FETCH, 5, string(group) + _ALL)
     answer.int32()
     found: dict[TopicPartition, GroupOffset] = {}
+    failed: list[tuple[TopicPartition, int]] = []
     for topic, partitions in answer.array(lambda: (answer.string() or "", answer.array(lambda: _committed(answer)))):
         for number, committed, error in partitions:
+            if error not in {0, _UNKNOWN_TOPIC, _TOPIC_DENIED}:
+                failed.append((TopicPartition(topic, number), error))
             if not error and committed.offset >= 0:
                 found[TopicPartition(topic, number)] = committed
-    return answer.int16(), found
+    code = answer.int16()
+    if failed and not code:
+        raise request_failed(connection, f"OffsetFetch of group {group}, {failed[0][0]},", failed[0][1])
+    return code, found
 
 
 def _committed(answer: Reader) -> tuple[int, GroupOffset, int]:

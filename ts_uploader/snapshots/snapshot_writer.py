@@ -143,16 +143,18 @@ class SnapshotWriter:
         return True
 
     def _put_cluster(self, store: ObjectStore, cluster: ClusterSnapshot) -> None:
-        hour = cluster.time // HOUR * HOUR
+        hour, minute = (cluster.time // step * step for step in (HOUR, MINUTE))
         try:
             newest = ClusterSnapshot.newest(store, self._keys, cluster.time)
         except (CorruptData, NewerFormat) as error:
             log.warning("snapshot_unusable", message="the next one is written all the same", error=str(error))
-            newest = None
+            if not self._put(store, cluster, hour):  # perhaps it is the unusable one
+                self._put(store, cluster, minute)
+            return
         if newest is None or newest.time < hour:
             self._put(store, cluster, hour)
         elif not cluster.is_like(newest):
-            self._put(store, cluster, cluster.time // MINUTE * MINUTE)
+            self._put(store, cluster, minute)
 
     def _put(self, store: ObjectStore, snapshot: ClusterSnapshot | GroupsSnapshot, at: int) -> bool:
         """Write a snapshot; return whether it was this agent's that was written."""

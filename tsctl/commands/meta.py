@@ -11,6 +11,7 @@ import typer
 from ts_common.archive.snapshots import DEFAULTS, HOUR, Broker, ClusterSnapshot, Configs, GroupsSnapshot
 from ts_common.durations import DAY
 from ts_common.errors import ConfigurationError, QueryError
+from ts_common.printable import printable
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import ArchiveOptions, JsonOption, OpenArchive, open_archive
@@ -18,7 +19,7 @@ from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Cell, Output, iso
 from tsctl.scan_options import parse_time
-from tsctl.snapshots import Change, changes, entity_of, resource_of, rule_of, snapshot_at, times_of
+from tsctl.snapshots import Change, changes, entity_of, limit_text, resource_of, rule_of, snapshot_at, times_of
 
 _MILLISECONDS: Final = 1000
 _LOG_DAYS: Final = 7
@@ -104,7 +105,8 @@ def show(
         output.document({"cluster": name, "time": iso(cluster.time), **shown})
         return
     by = f"broker {cluster.broker}'s agent"
-    output.text(f"cluster {name} at {iso(cluster.time)}, written by {by}; Kafka {cluster.kafka or 'unknown'}")
+    kafka = printable(cluster.kafka or "unknown")
+    output.text(f"cluster {name} at {iso(cluster.time)}, written by {by}; Kafka {kafka}")
     for part in Part:
         if part not in chosen:
             continue
@@ -214,7 +216,10 @@ def _table(
             return f"brokers: {len(rows) - 1}", ("BROKER", "ADDRESS", "RACK", "DYNAMIC CONFIGURATIONS"), rows
         case Part.QUOTAS:
             rows = [
-                [entity_of(each), ", ".join(f"{name}={value:g}" for name, value in sorted(each.limits.items()))]
+                [
+                    entity_of(each),
+                    ", ".join(f"{name}={limit_text(value)}" for name, value in sorted(each.limits.items())),
+                ]
                 for each in cluster.quotas or ()
             ]
             return _titled("quotas", cluster.quotas), ("ENTITY", "LIMITS"), rows

@@ -17,7 +17,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -70,13 +70,15 @@ def throwaway_directory(parent: Path | None) -> Iterator[Path]:
     try:
         _remove_orphans(below)
         made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below)).absolute()
-        lock = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        unlocked = made / f"{_LOCK}.new"
+        lock = os.open(unlocked, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        unlocked.rename(made / _LOCK)  # now: another drill removes a directory whose lock it gets
     except OSError as error:
         raise OperatorError(
             f"{below}: no directory for the drill: {error.strerror}; name another --directory"
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield made
     finally:
         with _undisturbed():
@@ -86,9 +88,9 @@ def throwaway_directory(parent: Path | None) -> Iterator[Path]:
 
 def _remove_orphans(below: Path) -> None:
     for path in below.glob(f"{_PREFIX}*/{_LOCK}"):
-        if path.lstat().st_uid != os.getuid():
-            continue
-        with ExitStack() as closed:
+        with ExitStack() as closed, suppress(FileNotFoundError):  # another drill has removed it
+            if path.lstat().st_uid != os.getuid():
+                continue
             lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
             closed.callback(os.close, lock)
             try:

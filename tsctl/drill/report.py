@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from ts_common.model import TopicPartition
+from ts_common.printable import printable
 from ts_common.wording import counted
 from tsctl.drill.comparing import Comparison
 from tsctl.output import iso, size
@@ -32,7 +33,7 @@ class Finding:
     def line(self) -> str:
         """One line."""
         place = "" if self.where is None else f"{self.where}: "
-        return f"{place}{'' if self.offset is None else f'offset {self.offset}: '}{self.what}"
+        return printable(f"{place}{'' if self.offset is None else f'offset {self.offset}: '}{self.what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,12 @@ class DrillReport:
             self.findings.append(Finding(str(partition), None, f"{level}: {counted(left, 'more offset')} differ"))
         if found.newest is not None:
             self.newest = max(found.newest, self.newest or 0)
+
+    def conclude(self) -> None:
+        """Add a finding if the drill proves nothing: no record was restored and compared."""
+        if not self.records and not self.findings:
+            what = f"no record was compared: {self.scope} has none; name topics, a time or --whole that have records"
+            self.findings.append(Finding(None, None, what))
 
     @property
     def recovery_seconds(self) -> float:

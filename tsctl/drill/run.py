@@ -80,6 +80,7 @@ class Drill:
                 self._compare(NewCluster(broker.bootstrap, {}), output)
         except PermanentError as error:  # a damaged object
             self._report.findings.append(Finding(None, None, str(error)))
+        self._report.conclude()
 
     def _restore(self, broker: ThrowawayBroker, rate: int | None, output: Output) -> None:
         with self._step("prepare", output):

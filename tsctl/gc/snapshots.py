@@ -1,7 +1,8 @@
 """Thin metadata snapshots by the policy's `meta`: all of some days, then one of each hour, then one of each day.
 
-A snapshot of the cluster that a change caused stays as long as those of days: an auditor reads its minute. Any hold
-that has not expired stops the thinning, because a snapshot has all topics.
+A snapshot of the cluster that a change caused stays as long as those of days: an auditor reads its minute. The newest
+of each kind stays at any age: a cluster that was lost writes no other. Any hold that has not expired stops the
+thinning, because a snapshot has all topics.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +63,10 @@ def due(
         now: milliseconds since the epoch.
     """
     kept: set[tuple[int, int]] = set()  # hours and days that have one
+    newest = max((at for at, _ in named if at <= now), default=None)  # a wrong clock can name later ones
     for at, info in named:
+        if at == newest:
+            continue
         age = now - max(at, int(info.modified * 1000))
         if age < keeping.every:
             continue

@@ -5,6 +5,7 @@ from shlex import quote
 from typing import Final
 
 from ts_common.archive.snapshots import Acl, ClusterSnapshot, Quota, User
+from tsctl.snapshots import limit_text
 
 _BOOTSTRAP: Final = "--bootstrap-server BROKERS"
 _RESOURCES: Final = {
@@ -43,26 +44,29 @@ def _user(user: User) -> Iterator[str]:
 
 
 def _acl(acl: Acl) -> str:
+    if acl.resource_type not in {"CLUSTER", *_RESOURCES}:  # of a later Kafka
+        return f"# no command for {acl!r}"
     who = "--allow" if acl.permission == "ALLOW" else "--deny"
     what = "--cluster" if acl.resource_type == "CLUSTER" else f"{_RESOURCES[acl.resource_type]} {quote(acl.name)}"
     return " ".join(
         (
             f"kafka-acls.sh {_BOOTSTRAP} --add",
             f"{who}-principal {quote(acl.principal)} {who}-host {quote(acl.host)}",
-            f"--operation {acl.operation.title().replace('_', '')} {what}",
-            f"--resource-pattern-type {acl.pattern.lower()}",
+            f"--operation {quote(acl.operation.title().replace('_', ''))} {what}",
+            f"--resource-pattern-type {quote(acl.pattern.lower())}",
         )
     )
 
 
 def _quota(quota: Quota) -> str:
     entities = (
-        f"--entity-type {_ENTITIES[kind]} " + ("--entity-default" if name is None else f"--entity-name {quote(name)}")
+        f"--entity-type {quote(_ENTITIES.get(kind, kind))} "
+        + ("--entity-default" if name is None else f"--entity-name {quote(name)}")
         for kind, name in quota.entity.items()
     )
     return _alter(
         " ".join(entities),
-        {name: str(int(limit) if limit.is_integer() else limit) for name, limit in quota.limits.items()},
+        {name: limit_text(limit) for name, limit in quota.limits.items()},
     )
 
 

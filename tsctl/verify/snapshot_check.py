@@ -14,6 +14,7 @@ from tsctl.verify.findings import Finding
 
 _RUNNING_SECONDS: Final = 1800  # an agent writes `ends/` every five minutes
 _OLD: Final = 3 * HOUR
+_AHEAD_SECONDS: Final = 3600  # of an agent's clock; a later name is of a wrong one, and hides no age
 _REQUESTS: Final = 16
 
 
@@ -40,7 +41,8 @@ def snapshot_findings(store: ObjectStore, keys: ClusterKeys, now: float, *, ever
         for kind, found in times.items():
             chosen = found if every else found[-1:]
             yield from filter(None, pool.map(lambda at, kind=kind: _problem(store, keys, kind, at), chosen))
-    newest = max(times[ClusterSnapshot], default=None)
+    past = (at for at in times[ClusterSnapshot] if at <= (now + _AHEAD_SECONDS) * 1000)
+    newest = max(past, default=None)
     if newest is not None and now * 1000 - newest > _OLD and _is_shipped_to(store, keys, now):
         detail = f"the newest is {ClusterSnapshot.key(keys, newest)}, and agents write to this store"
         yield Finding(SNAPSHOT_OLD, keys.meta, detail, ClusterSnapshot.key(keys, newest))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.hostile_text import ESCAPES, raw_in
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
@@ -24,6 +25,7 @@ from ts_common.archive.snapshots import (
     User,
 )
 from ts_common.model import TopicPartition
+from tsctl.snapshots import changes
 
 AT = 1_795_964_400_000  # 2026-11-29T15:00:00Z
 ACL = Acl("TOPIC", "ord", "PREFIXED", "User:etl", "*", "READ", "ALLOW")
@@ -99,7 +101,7 @@ def test_a_snapshot_is_shown_as_a_person_reads_it(named: tuple[str, ...], run: R
     assert ["clicks", "id-2", "1", "1", "unknown"] in table
     assert ["orders", "id-1", "2", "2", "retention.ms=-1"] in table
     assert [row[0] for row in table if row and row[0] in {"1", "10", "default"}] == ["1", "10", "default"]
-    assert ["client-id=<default>,", "user=etl", "producer_byte_rate=1.04858e+06"] in table
+    assert ["client-id=<default>,", "user=etl", "producer_byte_rate=1048576"] in table
     assert ["TOPIC", "ord*", "(prefix)", "User:etl", "READ", "ALLOW"] in table
     assert ["etl", "SCRAM-SHA-256", "(4096", "iterations)"] in table
     assert [row[:3] for row in table if row[:1] == ["reports"]] == [
@@ -162,3 +164,23 @@ def test_a_time_before_the_first_snapshot_is_an_error_with_a_way_out(
     archive.store.put(key, b"damaged")
     ended = run("meta", *command, "--at", "2026-11-29T14:00Z", *named)
     assert (ended.code, f"{key}: not compressed by gzip" in ended.err) == (1, True)
+
+
+def test_a_small_change_of_a_quota_and_a_second_permission_of_a_rule_are_differences() -> None:
+    """A limit has all its digits; one rule can be allowed and denied."""
+    (quota,) = FIRST.quotas or ()
+    larger = replace(quota, limits={"producer_byte_rate": 1048577.0})
+    after = replace(FIRST, quotas=(larger,), acls=(ACL, replace(ACL, permission="DENY")))
+    assert [(each.kind, each.before, each.after) for each in changes(FIRST, after)] == [
+        ("acl", "ALLOW", "ALLOW, DENY"),
+        ("quota", "1048576", "1048577"),
+    ]
+
+
+def test_names_from_the_cluster_stay_in_their_line(archive: Archive, named: tuple[str, ...], run: Run) -> None:
+    """A line feed in a text cannot make a line that looks like one of the command."""
+    hostile = replace(FIRST, time=AT + 8 * MINUTE, kafka="4.1\nACLs: 0", users=(User(f"a\nb{ESCAPES}", {}),))
+    hostile.put(archive.store, archive.keys, AT + 8 * MINUTE)
+    shown = run("meta", "show", *named).out
+    assert "Kafka 4.1\\nACLs: 0" in shown
+    assert raw_in(shown) == []

@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -10,7 +12,7 @@ import pytest
 
 from tests.tsctl.running import Run
 from ts_common.errors import ConfigurationError, OperatorError
-from tsctl.drill.broker import ThrowawayBroker, check_kafka, throwaway_directory
+from tsctl.drill.broker import ThrowawayBroker, _remove_orphans, check_kafka, throwaway_directory
 
 # Listens on the port of the file until it is killed.
 STUBBORN = f"""exec {sys.executable} -c '
@@ -100,6 +102,32 @@ def test_the_directory_of_a_killed_drill_is_removed_and_that_of_a_running_one_st
         assert {*tmp_path.iterdir()} == {running, other}
     finally:
         os.close(held)
+
+
+def test_drills_that_begin_and_end_together_leave_each_others_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before one has its lock, the other looks; and a directory that was found is removed before its lock is opened."""
+    flock, glob = fcntl.flock, Path.glob
+
+    def locked_late(lock: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            _remove_orphans(tmp_path)
+        flock(lock, operation)
+
+    def removed_early(path: Path, pattern: str) -> Iterator[Path]:
+        for found in [*glob(path, pattern)]:
+            shutil.rmtree(found.parent)
+            yield found
+
+    monkeypatch.setattr(fcntl, "flock", locked_late)
+    with throwaway_directory(tmp_path) as made:
+        assert made.is_dir()
+    monkeypatch.setattr(Path, "glob", removed_early)
+    (tmp_path / "tsctl-drill-ended").mkdir()
+    (tmp_path / "tsctl-drill-ended" / ".lock").touch()
+    with throwaway_directory(tmp_path) as made:
+        assert [*tmp_path.iterdir()] == [made]
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -73,3 +73,17 @@ def test_names_from_outside_stay_text() -> None:
     page = report.page()
     assert "group &lt;script&gt;" in page
     assert raw_in(page) == []
+    report.findings.append(Finding("group a\nThe drill succeeded", None, "x"))
+    assert "group a\\nThe drill succeeded: x" in [*report.lines()]
+
+
+def test_a_drill_that_compared_no_record_failed() -> None:
+    """It proves nothing: the topics are empty, or the archive has Kafka's own only."""
+    report = report_of(scope="all topics")
+    report.conclude()
+    assert "no record was compared: all topics has none" in report.findings[0].what
+    assert report.fields()["succeeded"] is False
+    report = report_of()
+    report.add(PARTITION, "read_uncommitted", 0, 9, comparison(9, 1))
+    report.conclude()
+    assert report.findings == []

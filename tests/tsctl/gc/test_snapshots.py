@@ -45,7 +45,14 @@ def test_a_second_run_deletes_nothing_more() -> None:
 def test_a_change_of_the_cluster_stays_with_its_minute() -> None:
     """An auditor reads its time; after `daily` it is removed too."""
     change, hour, old = NOW - 5 * DAY + 7 * MINUTE, NOW - 5 * DAY + HOUR, NOW - 11 * DAY + MINUTE
-    assert kept(ClusterSnapshot, [old, NOW - 5 * DAY, change, hour]) == [NOW - 5 * DAY, change]
+    assert kept(ClusterSnapshot, [old, NOW - 5 * DAY, change, hour, NOW]) == [NOW - 5 * DAY, change, NOW]
+
+
+def test_the_newest_snapshot_stays_at_any_age() -> None:
+    """A cluster that was lost a year ago writes no other, and its records may stay; a wrong clock's name is not it."""
+    for kind in (ClusterSnapshot, GroupsSnapshot):
+        times = [NOW - 400 * DAY, NOW - 366 * DAY, NOW + 400 * DAY]
+        assert kept(kind, times) == times[1:]
 
 
 def test_a_snapshot_that_a_wrong_clock_named_old_is_as_young_as_its_object() -> None:
@@ -58,7 +65,8 @@ def test_a_snapshot_that_a_wrong_clock_named_old_is_as_young_as_its_object() -> 
 def test_a_hold_stops_the_thinning(tmp_path_factory: pytest.TempPathFactory, hold: str) -> None:
     """Any hold, whatever its topics: a snapshot has all of them; one that cannot be read stops it too."""
     archive = MadeArchive(tmp_path_factory.mktemp("store"))
-    for at in (NOW, NOW + FIVE_MINUTES):
+    times = [NOW, NOW + FIVE_MINUTES, NOW + 2 * FIVE_MINUTES]
+    for at in times:
         GroupsSnapshot(at, {}).put(archive.store, archive.keys, at)
     later = max(int(info.modified * 1000) for info in archive.store.list()) + 2 * DAY
     held = Hold(name="h", reason="r", topics=("other",), until=later if hold == "expired" else None)
@@ -67,7 +75,7 @@ def test_a_hold_stops_the_thinning(tmp_path_factory: pytest.TempPathFactory, hol
     outcome = thin_snapshots(archive.store, [archive.store], archive.keys, KEEPING, later)
     is_stopped = hold in {"held", "damaged"}
     assert len(outcome.removed) == (0 if is_stopped else 1)
-    assert GroupsSnapshot.times(archive.store, archive.keys) == [NOW, NOW + FIVE_MINUTES][: 2 if is_stopped else 1]
+    assert GroupsSnapshot.times(archive.store, archive.keys) == (times if is_stopped else [times[0], times[2]])
     assert thin_snapshots(archive.store, [archive.store], archive.keys, None, later + 1000 * DAY).removed == ()
 
 

@@ -47,6 +47,17 @@ def test_commands_are_those_of_kafkas_tools() -> None:
     ]
 
 
+def test_words_that_kafka_does_not_have_are_no_shell_syntax() -> None:
+    """A snapshot is an object of a bucket: its texts stay arguments, and an unknown kind ends no restore."""
+    acl = Acl("TOPIC", "t;a", "LITERAL;a", "User:a;a", "*;a", "READ;a", "ALLOW")
+    acls = (acl, replace(acl, resource_type="LATER\na"))
+    quotas = (Quota({"later;a": "x;a"}, {"rate;a": 1.5}),)
+    lines = [*commands_of(replace(SNAPSHOT, users=(), brokers={}, acls=acls, quotas=quotas))]
+    assert {"Read;A", "literal;a", "t;a", "User:a;a", "*;a"} <= {*shlex.split(lines[0])}
+    assert lines[1].startswith("# no command for Acl(resource_type='LATER\\na'")
+    assert {"later;a", "x;a", "rate;a=1.5"} <= {*shlex.split(lines[2])}
+
+
 def test_the_text_of_a_plan_names_what_is_lost_and_what_kafka_deletes() -> None:
     """With its notes, brokers and groups."""
     plan = part(0, 30, NOW - 5000, NOW - 5000, NOW)

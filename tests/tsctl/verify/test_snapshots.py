@@ -60,3 +60,12 @@ def test_an_old_snapshot_is_found_while_an_agent_writes(archive: Archive) -> Non
     assert found(archive) == {("snapshot-old", ClusterSnapshot.key(archive.keys, old))}
     archive.age(3600, "1.json")
     assert found(archive) == set()
+
+
+def test_a_name_in_the_future_does_not_hide_that_snapshots_are_old(archive: Archive) -> None:
+    """An agent's clock was years ahead for one round."""
+    archive.store.delete([ClusterSnapshot.key(archive.keys, NOW)])
+    old, ahead = NOW - 4 * HOUR, NOW + 90_000 * HOUR
+    for at in (old, ahead):
+        cluster(at).put(archive.store, archive.keys, at)
+    assert found(archive) == {("snapshot-old", ClusterSnapshot.key(archive.keys, old))}

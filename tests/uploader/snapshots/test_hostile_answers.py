@@ -2,6 +2,7 @@
 
 import random
 import struct
+import tracemalloc
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from ts_common.archive.snapshots import Acl, GroupOffset, Quota, User
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_uploader.broker_connection.connection import Api, BrokerConnection
-from ts_uploader.broker_connection.encoding import Reader, compact_string, string
+from ts_uploader.broker_connection.encoding import Reader, compact_string, string, unsigned_varint
 from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
 from ts_uploader.snapshots.cluster_requests import (
     ConfigSource,
@@ -149,3 +150,46 @@ def test_the_settings_of_a_topic_that_was_not_requested_are_rejected() -> None:
     """They would otherwise be those of a topic that the metadata lacks."""
     with pytest.raises(CorruptData, match="DescribeConfigs has 't', which was not requested"):
         asked(lambda connection: describe_configs(connection, ResourceType.TOPIC, ["u"]), ANSWERS["DescribeConfigs"][1])
+
+
+def test_a_resource_without_an_answer_is_not_a_denied_or_deleted_one() -> None:
+    """A snapshot without the topic would show that it was deleted."""
+    for kind, names, body in (
+        (ResourceType.TOPIC, ["t", "u"], ANSWERS["DescribeConfigs"][1]),
+        (ResourceType.BROKER, [""], struct.pack(">ii", 0, 0)),
+    ):
+        connection = cast("BrokerConnection", Answering(body))
+        with pytest.raises(CorruptData, match=f"DescribeConfigs lacks '{names[-1]}', which was requested"):
+            describe_configs(connection, kind, names)
+
+
+def test_an_error_of_one_partition_or_user_is_no_empty_answer() -> None:
+    """A denied or deleted topic is left out; any other error fails the round, which is repeated."""
+
+    def offsets(error: int, group_error: int = 0) -> bytes:
+        number = struct.pack(">iqi", 3, 5, 7) + string("note") + struct.pack(">h", error)
+        return struct.pack(">i", 0) + one(string("t") + one(number)) + struct.pack(">h", group_error)
+
+    def fetched(body: bytes) -> Any:
+        return asked(lambda connection: fetch_offsets(connection, "g"), body)
+
+    assert (fetched(offsets(29)), fetched(offsets(3)), fetched(offsets(30, 30))) == ({}, {}, None)
+    with pytest.raises(RequestFailed, match="OffsetFetch of group g, t-3, failed with error code 88"):
+        fetched(offsets(88))
+    user = HEAD + b"\0" + compact(compact_string("a") + struct.pack(">h", 91) + b"\0\1\0") + b"\0"
+    with pytest.raises(RequestFailed, match="Credentials of user a failed with error code 91"):
+        asked(describe_scram_users, user)
+
+
+def test_tagged_fields_that_no_reader_uses_need_no_memory() -> None:
+    """Two bytes of a response became 120 in memory: 64 MiB of a hostile broker would have ended the agent."""
+    fields = unsigned_varint(20_000) + b"".join(unsigned_varint(tag) + b"\0" for tag in range(20_000))
+    reader = Reader(fields, "the response")
+    tracemalloc.start()
+    try:
+        found = reader.tagged_fields(7)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert peak < 100_000

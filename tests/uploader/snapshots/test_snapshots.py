@@ -298,9 +298,14 @@ def test_a_round_that_failed_before_the_groups_is_repeated_by_the_next_agent(
     assert (cluster.reads, GroupsSnapshot.times(store, KEYS)) == (2, [AT])
 
 
-def test_a_damaged_snapshot_does_not_prevent_the_next(store: ObjectStore, metrics: Metrics) -> None:
-    """The hour's object cannot be read: the round writes that of its minute, which may be the hour's first."""
-    now, cluster = [AT + HOUR + 7 * MINUTE], MadeCluster()
-    store.put(ClusterSnapshot.key(KEYS, AT), b"damaged")
+@pytest.mark.parametrize(("damaged", "written"), [(AT - HOUR, AT), (AT, AT + 7 * MINUTE), (AT + 2 * MINUTE, AT)])
+def test_a_damaged_snapshot_does_not_prevent_the_next(
+    store: ObjectStore, metrics: Metrics, damaged: int, written: int
+) -> None:
+    """If it has the name of this hour, the round writes the object of its minute."""
+    now, cluster = [AT + 7 * MINUTE], MadeCluster()
+    store.put(ClusterSnapshot.key(KEYS, damaged), b"damaged")
     writer_of(cluster, store, metrics, now).write()
-    assert ClusterSnapshot.newest(store, KEYS, now[0]) is not None
+    found = ClusterSnapshot.load(store, KEYS, written)
+    assert found is not None
+    assert found.time == now[0]
