@@ -15,6 +15,7 @@ The messages are those of the files in Kafka's source, as `MetadataRequest.json`
 """
 
 import base64
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ _NO_BOOLEAN: Final = b"\0"
 _UNKNOWN_TOPIC, _GROUP_ID_NOT_FOUND = 3, 69
 _TOPIC_DENIED, _GROUP_DENIED, CLUSTER_DENIED = 29, 30, 31
 _NO_ID: Final = bytes(16)
+# Settings that Kafka marks as sensitive; a broker of another make, or a plugin, may forget the mark.
+_SECRET: Final = re.compile(r"password|secret|jaas\.config|keystore\.key")
 
 
 class ResourceType(IntEnum):
@@ -160,7 +163,7 @@ def describe_configs(
         answer.boolean()
         source, is_sensitive = answer.int8(), answer.boolean()
         answer.array(lambda: (answer.string(), answer.string(), answer.int8()))
-        return Setting(name, None if is_sensitive else value, source)
+        return Setting(name, None if is_sensitive or _SECRET.search(name) else value, source)
 
     def result() -> tuple[str, int, list[Setting]]:
         error, message = answer.int16(), answer.string()

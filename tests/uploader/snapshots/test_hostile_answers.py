@@ -23,6 +23,7 @@ from ts_uploader.snapshots.cluster_requests import (
     RequestFailed,
     ResourceType,
     Right,
+    Setting,
     configs_of,
     describe_configs,
     describe_metadata,
@@ -193,3 +194,12 @@ def test_tagged_fields_that_no_reader_uses_need_no_memory() -> None:
         tracemalloc.stop()
     assert found is not None
     assert peak < 100_000
+
+
+def test_a_secret_that_the_broker_does_not_mark_is_left_out() -> None:
+    """By its name: no snapshot has a secret, whatever the broker's plugins forget."""
+    name = "listener.name.x.scram-sha-256.sasl.jaas.config"
+    setting = string(name) + string('password="hush"') + b"\0\2\0" + struct.pack(">i", 0)
+    body = struct.pack(">i", 0) + one(b"\0\0" + string(None) + b"\4" + string("1") + one(setting))
+    found = asked(lambda connection: describe_configs(connection, ResourceType.BROKER, ["1"]), body)
+    assert found == {"1": [Setting(name, None, ConfigSource.DYNAMIC_BROKER)]}
