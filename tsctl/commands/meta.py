@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Final
@@ -10,7 +11,7 @@ import typer
 
 from ts_common.archive.snapshots import DEFAULTS, HOUR, Broker, ClusterSnapshot, Configs, GroupsSnapshot
 from ts_common.durations import DAY
-from ts_common.errors import ConfigurationError, QueryError
+from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, QueryError
 from ts_common.printable import printable
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
@@ -62,9 +63,13 @@ def log(
     begin = _now() - _LOG_DAYS * DAY if begin is None else begin
     entries: list[tuple[int, ClusterSnapshot, list[Change]]] = []
     with open_archive(given.name(), output.warn) as archive:
-        before = snapshot_at(archive.stores, archive.keys, ClusterSnapshot, begin - 1)
+        before: ClusterSnapshot | None = None
+        with _warned(output):
+            before = snapshot_at(archive.stores, archive.keys, ClusterSnapshot, begin - 1)
         for at, store in times_of(archive.stores, archive.keys, ClusterSnapshot, begin).items():
-            found = ClusterSnapshot.load(store, archive.keys, at)
+            found: ClusterSnapshot | None = None
+            with _warned(output):
+                found = ClusterSnapshot.load(store, archive.keys, at)
             if found is not None:  # None: retention removed it since the listing
                 entries.append((at, found, [] if before is None else list(changes(before, found))))
                 before = found
@@ -145,6 +150,15 @@ def diff(
             output.table(("KIND", "NAME", "WHAT", "BEFORE", "AFTER"), rows)
     if found:
         raise typer.Exit(ExitCode.FOUND)
+
+
+@contextmanager
+def _warned(output: Output) -> Iterator[None]:
+    """Warn of a snapshot that cannot be read: an operator looks for the one before it."""
+    try:
+        yield
+    except (CorruptData, NewerFormat) as error:
+        output.warn(str(error))
 
 
 def _snapshot(archive: OpenArchive, at: int) -> ClusterSnapshot:

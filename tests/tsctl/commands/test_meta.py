@@ -184,3 +184,15 @@ def test_names_from_the_cluster_stay_in_their_line(archive: Archive, named: tupl
     shown = run("meta", "show", *named).out
     assert "Kafka 4.1\\nACLs: 0" in shown
     assert raw_in(shown) == []
+
+
+def test_a_damaged_snapshot_does_not_hide_the_others_from_the_log(
+    archive: Archive, named: tuple[str, ...], run: Run
+) -> None:
+    """An operator looks there for the newest one that can be read."""
+    keys = [ClusterSnapshot.key(archive.keys, AT + minutes * MINUTE) for minutes in (-60, 8)]
+    for key in keys:
+        archive.store.put(key, b"damaged")
+    ended = run("meta", "log", "--since", "2026-11-29T15:00Z", *named)
+    assert (ended.code, len(lines(ended.out))) == (0, 3)
+    assert all(f"{key}: not compressed by gzip" in ended.err for key in keys)
