@@ -38,8 +38,8 @@ _FORMAT_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.1
 _TAIL_BYTES: Final = 4000
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Of the operator's own broker: a second one with the same port or agent does not start.
-_DROPPED_VARIABLES: Final = frozenset({"JMX_PORT", "KAFKA_DEBUG", "KAFKA_JMX_OPTS", "KAFKA_OPTS"})
+# Of the operator's own broker: a second one with the same port or agent does not start, and would write its log files.
+_DROPPED_VARIABLES: Final = frozenset({"JMX_PORT", "KAFKA_DEBUG", "KAFKA_JMX_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_OPTS"})
 
 
 def check_kafka(directory: Path) -> None:

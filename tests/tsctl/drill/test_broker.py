@@ -76,6 +76,7 @@ def test_variables_of_the_operators_own_broker_do_not_reach_it(tmp_path: Path, m
     """Two JVMs cannot have one JMX port; the size of the heap is the operator's."""
     monkeypatch.setenv("JMX_PORT", "9999")
     monkeypatch.setenv("KAFKA_OPTS", "-javaagent:exporter.jar")
+    monkeypatch.setenv("KAFKA_LOG4J_OPTS", "-Dlog4j.configuration=file:/etc/kafka/log4j.properties")
     monkeypatch.setenv("KAFKA_HEAP_OPTS", "-Xmx2g")
     (tmp_path / "work").mkdir()
     kafka = kafka_of(tmp_path / "kafka", storage="env; exit 3", server_start="exit 4")
@@ -85,6 +86,7 @@ def test_variables_of_the_operators_own_broker_do_not_reach_it(tmp_path: Path, m
     assert "KAFKA_HEAP_OPTS=-Xmx2g" in message
     assert "JMX_PORT" not in message
     assert "javaagent" not in message
+    assert "log4j.properties" not in message
 
 
 def test_the_directory_of_a_killed_drill_is_removed_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
