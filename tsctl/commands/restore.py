@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -235,7 +236,10 @@ def plan_archive(
     snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
     committed = _committed(given, archive, wanted.at, output)
     locations = [store.location for store in archive.stores]
-    return make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
+    made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
+    if topics or snapshots.cluster is None:
+        return made
+    return replace(made, absent=tuple(sorted(snapshots.cluster.topics.keys() - made.topics.keys() - INTERNAL)))
 
 
 def wanted_of(

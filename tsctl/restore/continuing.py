@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-from ts_common.archive.holds import Hold
+from ts_common.archive.holds import MOST_TOPICS, Hold
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.restored import Restored, RestoredPartition, RestoredTopic, record_restored
 from ts_common.errors import QueryError
@@ -26,14 +26,16 @@ def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]
         QueryError: another hold has its name.
         CorruptData, StoreUnavailable, AccessDenied, OutcomeUnknown: from the stores.
     """
-    hold = Hold(
-        name=f"restored-{plan.plan}",
-        topics=tuple(plan.topics),
-        reason="restored: the new cluster's archive refers to the records here",
-        time=plan.time,
-        purpose=_PURPOSE,
-    )
-    add_hold(old.stores, old.keys, hold, warn)
+    names = sorted(plan.topics)
+    for number, first in enumerate(range(0, len(names), MOST_TOPICS)):
+        hold = Hold(
+            name=f"restored-{plan.plan}" + (f"-{number + 1}" if number else ""),
+            topics=tuple(names[first : first + MOST_TOPICS]),
+            reason="restored: the new cluster's archive refers to the records here",
+            time=plan.time,
+            purpose=_PURPOSE,
+        )
+        add_hold(old.stores, old.keys, hold, warn)
 
 
 def continue_archive(old: OpenArchive, new: OpenArchive, plan: RestorePlan, created: Created) -> Iterator[str]:
@@ -52,6 +54,11 @@ def continue_archive(old: OpenArchive, new: OpenArchive, plan: RestorePlan, crea
         entry = known.find(topic_id)
         chosen = known.opened(topic_id, 0, new.keys).newest_directory if entry is None else entry.directory
         url = None if former.location == store.location else former.location
+        if url is None and new.keys == old.keys and chosen == topic.directory:
+            raise QueryError(
+                f"topic {name}: {new.keys.cluster} has no list of its incarnations, so the new topic would continue "
+                f"the old directory {chosen}; give the new cluster's agents another cluster id, and its file here"
+            )
         partitions = {
             number: RestoredPartition(part.end, part.lineage, part.epochs, part.ended)
             for number, part in topic.partitions.items()

@@ -191,6 +191,7 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
         locations: of the archive's stores.
         at: ms since the epoch: the time of the cut; None for all that the archive has.
         commands: for ACLs, quotas and users: the operator runs them.
+        absent: topics of the snapshot that the archive does not have.
     """
 
     plan: str
@@ -201,6 +202,7 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
     topics: Mapping[TopicName, TopicPlan]
     groups: GroupsPlan
     commands: tuple[_Text, ...]
+    absent: tuple[TopicName, ...] = ()
 
     @property
     def partitions(self) -> dict[TopicPartition, PartitionPlan]:

@@ -76,7 +76,7 @@ class HostRun:
             advance(count)
 
         def fetch_one(name: TopicPartition) -> Staged:
-            return PartitionFetch(
+            fetch = PartitionFetch(
                 archive.store_of(name.topic),
                 archive.keys.partition(name, topics[name.topic].directory),
                 self.partitions[name],
@@ -85,7 +85,12 @@ class HostRun:
                 self.places[name],
                 allowance,
                 advance_unless_ended,
-            ).run()
+            )
+            try:
+                return fetch.run()
+            except OSError as error:
+                error.filename = error.filename or str(self.places[name])  # a write that found a full disk has no name
+                raise
 
         with _disk_errors(), ThreadPoolExecutor(_THREADS, "fetch") as pool:
             fetching = {name: pool.submit(fetch_one, name) for name in self.partitions}

@@ -31,6 +31,7 @@ from tsctl.restore.files import sync_directory, write_file
 
 _META: Final = "meta.properties"
 _LOCKED: Final = "meta.properties.restore"
+_NO_CLUSTER: Final = "locked-by-tsctl-restore"
 _CLEAN: Final = ".kafka_cleanshutdown"
 _PARTITION_METADATA: Final = "partition.metadata"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -44,10 +45,12 @@ class Host:
 
     Attributes:
         broker: its id.
+        metadata_dir: of KRaft, if it is not the first log dir.
     """
 
     broker: int
     log_dirs: tuple[Path, ...]
+    metadata_dir: Path | None = None
 
     @classmethod
     def of(cls, server_properties: Path) -> "Host":
@@ -68,7 +71,8 @@ class Host:
         problems += [f"log.dirs: {name} is no directory of this host" for name in names if not Path(name).is_dir()]
         if problems:
             raise ConfigurationError(str(server_properties), problems)
-        return cls(int(broker), tuple(map(Path, names)))
+        metadata = Path(found.get("metadata.log.dir") or names[0])
+        return cls(int(broker), tuple(map(Path, names)), metadata if metadata.is_dir() else None)
 
     def directories(self, partitions: Iterable[TopicPartition], created: Created) -> dict[TopicPartition, Path]:
         """Return the directory of each partition, which the broker made when the topic was created.
@@ -90,8 +94,17 @@ class Host:
 
     @property
     def is_locked(self) -> bool:
-        """Whether `meta.properties` of any log dir has its other name."""
-        return any((each / _LOCKED).exists() for each in self.log_dirs)
+        """Whether `meta.properties` of any directory has its other name."""
+        return any((each / _LOCKED).exists() for each in self._identified)
+
+    @property
+    def _identified(self) -> tuple[Path, ...]:
+        """The directories with `meta.properties`, the one of the metadata log first.
+
+        A KRaft broker starts if that one and any other have the file, and gives the rest new ids.
+        """
+        first = () if self.metadata_dir is None else (self.metadata_dir,)
+        return tuple(dict.fromkeys((*first, *self.log_dirs)))
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -123,18 +136,27 @@ class Host:
                 os.close(descriptor)
 
     def lock(self) -> None:
-        """Rename `meta.properties`, without which a broker does not start."""
-        for each in self.log_dirs:
-            if (each / _META).exists():
+        """Rename `meta.properties`, without which a broker of KRaft does not start.
+
+        A broker of ZooKeeper would write it again. It gets one with another cluster id, which it rejects.
+        """
+        for each in self._identified:
+            if (each / _META).exists() and not (each / _LOCKED).exists():
                 (each / _META).rename(each / _LOCKED)
                 sync_directory(each)
+            if (each / _LOCKED).exists() and _is_of_zookeeper((each / _LOCKED).read_text(encoding="iso-8859-1")):
+                write_file(each / _META, f"version=0\nbroker.id={self.broker}\ncluster.id={_NO_CLUSTER}\n".encode())
 
     def unlock(self) -> None:
         """Undo `lock`."""
-        for each in self.log_dirs:
+        for each in reversed(self._identified):
             if (each / _LOCKED).exists():
-                (each / _LOCKED).rename(each / _META)
+                (each / _LOCKED).replace(each / _META)
                 sync_directory(each)
+
+
+def _is_of_zookeeper(meta: str) -> bool:
+    return javaproperties.loads(meta).get("version") == "0"
 
 
 def replica_of(state: Staged) -> Replica:

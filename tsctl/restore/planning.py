@@ -132,7 +132,7 @@ def end_transactions(parts: Sequence[Planned]) -> dict[TopicPartition, list[Ende
     for part in parts:
         found[part.keys.partition] = ended = []
         for one in part.still_open:
-            marker = _true_end(one, markers)
+            marker = _true_end(one, part.keys.partition, markers)
             outcome = Outcome.ABORT if marker is None else marker.outcome
             ended.append(Ended(one.producer_id, one.producer_epoch, one.first_offset, outcome))
             why = "no restored partition has its marker" if marker is None else f"as in {marker.partition}"
@@ -152,15 +152,14 @@ class _Marker:
     outcome: Outcome
 
 
-def _true_end(one: OpenTransaction, markers: Iterable[_Marker]) -> _Marker | None:
+def _true_end(one: OpenTransaction, partition: TopicPartition, markers: Iterable[_Marker]) -> _Marker | None:
     # With transaction.version 2 a marker has the next epoch of its producer.
     epochs = {one.producer_epoch, one.producer_epoch + 1}
-    same = [
-        marker
-        for marker in markers
-        if marker.producer_id == one.producer_id and marker.producer_epoch in epochs and marker.time >= one.time
-    ]
-    return min(same, key=lambda marker: marker.time, default=None)
+    same = [each for each in markers if each.producer_id == one.producer_id and each.producer_epoch in epochs]
+    # Producers choose the times of records, brokers those of markers. Markers of the partition itself are earlier.
+    earlier = max((each.time + 1 for each in same if each.partition == partition), default=one.time)
+    after = [each for each in same if each.partition != partition and each.time >= max(one.time, earlier)]
+    return min(after, key=lambda marker: marker.time, default=None)
 
 
 def _markers(part: Planned, producers: set[int], since: int) -> Iterator[_Marker]:
@@ -184,10 +183,9 @@ def _markers(part: Planned, producers: set[int], since: int) -> Iterator[_Marker
 
 def _find_open(part: Planned) -> None:
     """Find the transactions that are open at the end."""
-    copies = [copy for step in part.ranges for copy in step.copies]
     stable = part.view.last_stable_offset
-    ended_all = stable is not None and (part.end == part.view.end or all(each.metadata.control == 0 for each in copies))
-    part.stable = min(stable, part.end) if ended_all and stable is not None else part.view.start
+    is_known = stable is not None and (part.end == part.view.end or _has_no_marker(part.view))
+    part.stable = min(stable, part.end) if is_known and stable is not None else part.view.start
     transactions, reached = Transactions(), None
     for step in part.ranges:
         if step.end <= part.stable:
@@ -199,6 +197,14 @@ def _find_open(part: Planned) -> None:
             if header.last_offset >= part.stable:
                 transactions.add(header, bytes(data[HEADER_SIZE:]) if header.is_control else b"")
     part.still_open = tuple(transactions.by_offset)
+
+
+def _has_no_marker(view: PartitionView) -> bool:
+    """Return whether every offset is a record: then no transaction of the view has ended, below a cut or beyond it."""
+    return all(
+        isinstance(step, ReadRange) and all(copy.dense and copy.metadata.control == 0 for copy in step.copies)
+        for step in view.plan(view.start, view.end)
+    )
 
 
 def _cut_at(part: Planned, at: int) -> None:
@@ -232,9 +238,13 @@ def _edge(part: Planned, is_beyond: Callable[[BatchHeader], bool], start: int, a
         times = [copy.metadata.time_max for copy in step.copies]
         if at is not None and all(time is not None and time <= at for time in times):
             continue
+        reached = step.start
         for header, _ in _batches(part, step):
             if is_beyond(header):
-                return max(header.base_offset, part.view.start)
+                # A compressed wrapper of magic 0 or 1 does not have the offset of its first message.
+                first = reached if header.record_count is None else header.base_offset
+                return max(first, part.view.start)
+            reached = header.last_offset + 1
     return part.view.end
 
 

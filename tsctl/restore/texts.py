@@ -38,6 +38,8 @@ def plan_text(plan: RestorePlan, megabytes_per_second: int, now: int) -> Iterato
                     f"    Kafka will delete offsets below {due.below} ({size(due.size)}) once the configurations are "
                     f"back: {due.why}"
                 )
+    for name in plan.absent:
+        yield f"LOST: topic {name}: the archive has no segment of it; create it yourself if applications need it"
     yield ""
     for broker in plan.brokers:
         held = plan.of_broker(broker).values()

@@ -1,5 +1,6 @@
 """The files of one partition, from archives that a test makes."""
 
+import gzip
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.common.log_format.build import TRANSACTIONAL, batch, marker
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, message
 from tests.made_archive import MadeArchive, batches, steps
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.former_places import read_with_former
@@ -185,6 +186,17 @@ def test_a_torn_transaction_gets_the_end_that_another_partition_has(archive: Mad
     assert "as in t-1" in parts[0].notes[0]
 
 
+def test_a_marker_of_the_partition_itself_ends_no_transaction_after_it(archive: MadeArchive) -> None:
+    """Producers choose the times of records: one can be older than the marker of the transaction before."""
+    begun = data(0, 7, time=900) + marker(1, 7, 1, time=5000, producer_epoch=3) + data(2, 7, time=1000)
+    archive.put_segment("t", 0, begun)
+    archive.commit("t", 3, last_stable_offset=2)
+    archive.put_segment("t", 0, begun + marker(3, 7, 0, time=6000, producer_epoch=3), partition=1)
+    archive.commit("t", 4, partition=1, last_stable_offset=4)
+    ended = end_transactions([planned(archive, number) for number in (0, 1)])
+    assert ended[TopicPartition("t", 0)] == [Ended(7, 3, 2, Outcome.ABORT)]
+
+
 def test_a_cut_is_at_the_edge_of_a_batch(archive: MadeArchive) -> None:
     """By time before the first batch with a later record, by offset before the batch that has it."""
     archive.put_segment("t", 0, batches(*steps(0, 100)))  # record n has the time 1000 + n
@@ -210,6 +222,40 @@ def test_p02_a_cut_in_a_transaction_ends_it(archive: MadeArchive, tmp_path: Path
     state, files = fetched(archive, plan, tmp_path / "t-0")
     assert (plan.end, plan.ended, state.end) == (5, (Ended(7, 3, 0, Outcome.ABORT),), 6)
     assert markers(files[f"{5:020d}.log"]) == [(5, 7, 3, 0)]
+
+
+@pytest.mark.parametrize("end", [5, 10, 15])
+def test_p02_a_cut_far_before_the_marker_ends_the_transaction(archive: MadeArchive, tmp_path: Path, end: int) -> None:
+    """The segments below the cut have no marker: Kafka would show the records as committed."""
+    archive.put_segment("t", 0, data(0, 7) + batches(*steps(1, 10, 4)))
+    archive.put_segment("t", 10, batches((10, 15), (15, 20)) + marker(20, 7, 0))
+    archive.commit("t", 21, highest_base=10, last_stable_offset=21)
+    plan = plan_of(archive, end=end)
+    _, files = fetched(archive, plan, tmp_path / "t-0")
+    assert plan.ended == (Ended(7, 3, 0, Outcome.ABORT),)
+    assert markers(files[f"{plan.end:020d}.log"]) == [(plan.end, 7, 3, 0)]
+
+
+def test_a_cut_of_records_without_a_transaction_reads_no_segment(archive: MadeArchive) -> None:
+    """Every offset is a record, so the last stable offset counts below the cut too."""
+    for base in (0, 100):
+        archive.put_segment("t", base, batches(*steps(base, base + 100)))
+    archive.commit("t", 200, highest_base=100, last_stable_offset=200)
+    found = planned(archive, end=100)
+    assert (found.end, found.stable) == (100, 100)
+
+
+def test_a_cut_before_a_compressed_message_of_magic_1_ends_before_its_first_record(archive: MadeArchive) -> None:
+    """Its own offset is the one of its last record; the records below are beyond the cut too."""
+    wrappers = b"".join(_wrapper(base) for base in (0, 10))
+    archive.put_segment("t", 0, wrappers)
+    archive.commit("t", 20)
+    assert [plan_of(archive, end=end).end for end in (5, 12, 20)] == [0, 10, 20]
+
+
+def _wrapper(base: int) -> bytes:
+    inner = b"".join(message(1, each, b"v") for each in range(10))
+    return message(1, base + 9, gzip.compress(inner, mtime=0), attributes=1)
 
 
 def test_p01_a_damaged_object_stops_the_fetch(archive: MadeArchive, tmp_path: Path) -> None:

@@ -118,6 +118,30 @@ def test_placed_files_replace_the_empty_log_and_its_checkpoints(brokers: list[Br
         }
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_placed_broker_cannot_start_with_the_metadata_directory_or_zookeeper(
+    brokers: list[Broker], tmp_path: Path, version: int
+) -> None:
+    """KRaft gives new ids to log dirs if that directory has one. A broker of ZooKeeper writes a missing file."""
+    for broker in brokers:
+        broker.record()
+    broker, metadata = brokers[0], tmp_path / "metadata"
+    metadata.mkdir()
+    identity = f"version={version}\ncluster.id=new\n"
+    broker.properties.write_text(f"{broker.properties.read_text()}metadata.log.dir={metadata}\n")
+    files = [each / "meta.properties" for each in (metadata, *broker.log_dirs)]
+    for each in files:
+        each.write_text(identity)
+    for _ in range(2):  # a repeated placing keeps the true file
+        broker.run.place()
+        found = [each.read_text() for each in files if each.exists()]
+        assert len(found) == (0 if version else 3)
+        assert all("cluster.id=locked-by-tsctl-restore" in each for each in found)
+    brokers[1].run.place()
+    broker.run.check()
+    assert [each.read_text() for each in files] == [identity] * 3
+
+
 def test_p01_a_killed_placing_continues(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
     """After each rename; the broker is locked meanwhile, and nothing else is removed."""
     for broker in brokers:
