@@ -77,6 +77,7 @@ class MadeArchive:
                 metadata.time_max,
                 metadata.time_min,
                 metadata.crc32c,
+                corruptions=metadata.corruptions,
                 control=metadata.control,
             )
         if late or txnindex is not None:

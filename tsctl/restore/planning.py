@@ -32,6 +32,7 @@ from tsctl.restore.transactions import OpenTransaction, Transactions
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 UNCUT: Final = frozenset({"_schemas"})  # records refer to its newest entries
 MOST_OLDER_PERCENT: Final = 1  # records beyond a cut by time that are not later than it
+_DAMAGED: Final = "the broker's file was damaged there; transactions that ended there show as committed"
 _OUTCOMES: Final = {ABORT: Outcome.ABORT, COMMIT: Outcome.COMMIT}
 
 
@@ -111,6 +112,7 @@ def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None
             planned.holes.append(Hole(step.start, step.end, why))
         else:
             planned.ranges.append(step)
+            planned.holes += _damaged(planned, step)
     _note_copies(planned)
     _find_open(planned)
     return planned
@@ -248,9 +250,23 @@ def _edge(part: Planned, is_beyond: Callable[[BatchHeader], bool], start: int, a
     return part.view.end
 
 
-def _batches(part: Planned, step: ReadRange) -> Iterator[Batch]:
-    """Yield the batches of a range; damaged ones are left out here, and reported when the files are fetched."""
-    copies = [read_batches(fetch(part.store, copy.key), copy.segment.size, lambda _: None) for copy in step.copies]
+def _damaged(part: Planned, step: ReadRange) -> Iterator[Hole]:
+    """Yield the offsets of a range that were damaged in the broker's file; of compacted copies nothing is known."""
+    if len(step.copies) > 1 or not step.copies[0].metadata.corruptions:
+        return
+    places, reached = list[str](), step.start
+    for header, _ in _batches(part, step, places.append):
+        if places and header.base_offset > reached:
+            yield Hole(reached, header.base_offset, _DAMAGED)
+        places.clear()
+        reached = header.last_offset + 1
+    if places and reached < step.end:
+        yield Hole(reached, step.end, _DAMAGED)
+
+
+def _batches(part: Planned, step: ReadRange, damage: Callable[[str], None] = lambda _: None) -> Iterator[Batch]:
+    """Yield the batches of a range; damaged ones are left out."""
+    copies = [read_batches(fetch(part.store, copy.key), copy.segment.size, damage) for copy in step.copies]
     return clean(united(copies), step.start, step.end, is_first=True)
 
 

@@ -269,6 +269,22 @@ def test_p01_a_damaged_object_stops_the_fetch(archive: MadeArchive, tmp_path: Pa
         fetched(archive, plan_of(archive), tmp_path / "t-0")
 
 
+def test_records_that_the_broker_had_damaged_are_lost_by_the_plan(archive: MadeArchive, tmp_path: Path) -> None:
+    """In front of a whole batch and at the end; damage beyond the cut is not named."""
+    log = b""
+    for start, end in steps(0, 40):
+        log += batches((start, end))
+        if start in {10, 30}:
+            log = log[:-1] + bytes([log[-1] ^ 1])
+    archive.put_segment("t", 0, log, end=40)
+    archive.commit("t", 40)
+    plan = plan_of(archive)
+    assert [(hole.start, hole.end) for hole in plan.lost] == [(10, 20), (30, 40)]
+    assert [(hole.start, hole.end) for hole in plan_of(archive, end=25).lost] == [(10, 20)]
+    state, _ = fetched(archive, plan, tmp_path / "t-0")
+    assert len(state.damaged) == 2
+
+
 def test_compaction_at_both_ends_moves_neither_start_nor_end(archive: MadeArchive, tmp_path: Path) -> None:
     """The first segment has no batch, and the last one lacks its tail; each begins and ends as in the old cluster."""
     archive.put_segment("t", 0, b"", end=50)
