@@ -6,7 +6,7 @@ below the end of a partition with transactions reads all of it, because an open 
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog
@@ -111,8 +111,8 @@ def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None
             why = "recorded by an agent: no broker had them" if step.recorded else "no object has them"
             planned.holes.append(Hole(step.start, step.end, why))
         else:
-            planned.ranges.append(step)
-            planned.holes += _damaged(planned, step)
+            planned.ranges.append(_as_one_log(planned, step))
+            planned.holes += _damaged(planned, planned.ranges[-1])
     _note_copies(planned)
     _find_open(planned)
     return planned
@@ -147,9 +147,12 @@ def end_transactions(parts: Sequence[Planned]) -> dict[TopicPartition, list[Ende
 
 @dataclass(frozen=True, slots=True)
 class _Marker:
+    """A marker; `begun` is the producer epoch of the transaction's batches in its partition, None if unknown."""
+
     partition: TopicPartition
     producer_id: int
     producer_epoch: int
+    begun: int | None
     time: int
     outcome: Outcome
 
@@ -157,7 +160,13 @@ class _Marker:
 def _true_end(one: OpenTransaction, partition: TopicPartition, markers: Iterable[_Marker]) -> _Marker | None:
     # With transaction.version 2 a marker has the next epoch of its producer.
     epochs = {one.producer_epoch, one.producer_epoch + 1}
-    same = [each for each in markers if each.producer_id == one.producer_id and each.producer_epoch in epochs]
+    same = [
+        each
+        for each in markers
+        if each.producer_id == one.producer_id
+        and each.producer_epoch in epochs
+        and each.begun in {None, one.producer_epoch}
+    ]
     # Producers choose the times of records, brokers those of markers. Markers of the partition itself are earlier.
     earlier = max((each.time + 1 for each in same if each.partition == partition), default=one.time)
     after = [each for each in same if each.partition != partition and each.time >= max(one.time, earlier)]
@@ -166,11 +175,15 @@ def _true_end(one: OpenTransaction, partition: TopicPartition, markers: Iterable
 
 def _markers(part: Planned, producers: set[int], since: int) -> Iterator[_Marker]:
     """Yield the markers of some producers in a partition that are not older than a time in ms."""
+    begun: dict[int, int] = {}  # epoch of the newest batch, by producer
     for step in part.ranges:
         metadata = [copy.metadata for copy in step.copies]
         if all(each.control == 0 or (each.time_max is not None and each.time_max < since) for each in metadata):
+            begun.clear()
             continue
         for header, data in _batches(part, step):
+            if header.is_transactional and not header.is_control:
+                begun[header.producer_id] = header.producer_epoch
             if header.is_control and header.producer_id in producers and header.max_timestamp >= since:
                 for _, kind in read_markers(header, bytes(data[HEADER_SIZE:])):
                     if kind in _OUTCOMES:
@@ -178,6 +191,7 @@ def _markers(part: Planned, producers: set[int], since: int) -> Iterator[_Marker
                             part.keys.partition,
                             header.producer_id,
                             header.producer_epoch,
+                            begun.pop(header.producer_id, None),
                             header.max_timestamp,
                             _OUTCOMES[kind],
                         )
@@ -248,6 +262,18 @@ def _edge(part: Planned, is_beyond: Callable[[BatchHeader], bool], start: int, a
                 return max(first, part.view.start)
             reached = header.last_offset + 1
     return part.view.end
+
+
+def _as_one_log(part: Planned, step: ReadRange) -> ReadRange:
+    """Return a range whose copies can be united; of compressed messages of magic 0 and 1 it has one copy."""
+    if len(step.copies) == 1 or all(copy.metadata.records is not None for copy in step.copies):
+        return step
+    furthest = max(step.copies, key=lambda copy: (copy.end, copy.segment.name.rank))
+    part.notes.append(
+        f"offsets {step.start} to {step.end - 1}: copies that were compacted at different times have compressed "
+        f"messages of magic 0 or 1; only {furthest.key} is restored, and readers of the archive can return more"
+    )
+    return replace(step, copies=(furthest,))
 
 
 def _damaged(part: Planned, step: ReadRange) -> Iterator[Hole]:

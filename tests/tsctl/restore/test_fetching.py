@@ -197,6 +197,21 @@ def test_a_marker_of_the_partition_itself_ends_no_transaction_after_it(archive: 
     assert ended[TopicPartition("t", 0)] == [Ended(7, 3, 2, Outcome.ABORT)]
 
 
+def test_a_marker_of_batches_of_another_epoch_ends_no_transaction(archive: MadeArchive) -> None:
+    """With transaction.version 2 each transaction has its own epoch, whatever the producer's clock."""
+    archive.put_segment("t", 0, data(0, 7, time=1990))
+    archive.commit("t", 1, last_stable_offset=0)
+    former = batch(0, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=2, max_timestamp=1900)
+    former += marker(1, 7, 1, time=2000, producer_epoch=3)
+    archive.put_segment(
+        "t", 0, former + data(2, 7, time=1990) + marker(3, 7, 0, time=2050, producer_epoch=4), partition=1
+    )
+    archive.commit("t", 4, partition=1, last_stable_offset=4)
+    parts = [planned(archive, number) for number in (0, 1)]
+    assert end_transactions(parts)[TopicPartition("t", 0)] == [Ended(7, 3, 0, Outcome.ABORT)]
+    assert "as in t-1" in parts[0].notes[0]
+
+
 def test_a_cut_is_at_the_edge_of_a_batch(archive: MadeArchive) -> None:
     """By time before the first batch with a later record, by offset before the batch that has it."""
     archive.put_segment("t", 0, batches(*steps(0, 100)))  # record n has the time 1000 + n
@@ -253,9 +268,21 @@ def test_a_cut_before_a_compressed_message_of_magic_1_ends_before_its_first_reco
     assert [plan_of(archive, end=end).end for end in (5, 12, 20)] == [0, 10, 20]
 
 
-def _wrapper(base: int) -> bytes:
-    inner = b"".join(message(1, each, b"v") for each in range(10))
-    return message(1, base + 9, gzip.compress(inner, mtime=0), attributes=1)
+def test_compacted_copies_of_magic_1_double_no_record(archive: MadeArchive, tmp_path: Path) -> None:
+    """The offset of a compressed message is the one of its last record, which compaction removed from one copy."""
+    archive.put_segment("t", 0, _wrapper(0, 8), end=12)
+    archive.put_segment("t", 0, _wrapper(0), end=14, variant=True)
+    archive.commit("t", 14)
+    plan = plan_of(archive)
+    _, files = fetched(archive, plan, tmp_path / "t-0")
+    log = files[f"{0:020d}.log"]
+    assert [header.last_offset for header, _ in read_batches([log], len(log), lambda _: None)] == [9]
+    assert "only prod/t-0/" in plan.notes[0]
+
+
+def _wrapper(base: int, count: int = 10) -> bytes:
+    inner = b"".join(message(1, each, b"v") for each in range(count))
+    return message(1, base + count - 1, gzip.compress(inner, mtime=0), attributes=1)
 
 
 def test_p01_a_damaged_object_stops_the_fetch(archive: MadeArchive, tmp_path: Path) -> None:
