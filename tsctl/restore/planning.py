@@ -227,6 +227,9 @@ def _cut_at(part: Planned, at: int) -> None:
     """Cut before the first batch with a timestamp later than a time in ms; note what is older beyond it."""
     view = part.view
     part.end = _edge(part, lambda header: header.max_timestamp > at, view.start, at)
+    kept = [step for step in view.plan(view.start, part.end) if isinstance(step, ReadRange)]
+    if any(copy.metadata.time_max is None and copy.segment.size for step in kept for copy in step.copies):
+        part.notes.append("records without a timestamp (magic 0) are below the cut, whenever they were written")
     below = part.end - view.start
     older = 0
     for step in view.plan(part.end, view.end):

@@ -220,6 +220,14 @@ def test_a_cut_is_at_the_edge_of_a_batch(archive: MadeArchive) -> None:
     assert [plan_of(archive, end=end).end for end in (54, 60, 500)] == [50, 60, 100]
 
 
+def test_a_cut_by_time_notes_records_without_a_timestamp(archive: MadeArchive) -> None:
+    """Messages of magic 0 have none, so no time cuts them."""
+    archive.put_segment("t", 0, b"".join(message(0, offset, b"v") for offset in range(10)))
+    archive.commit("t", 10)
+    plan = plan_of(archive, at=5)
+    assert (plan.end, "magic 0" in plan.notes[0]) == (10, True)
+
+
 def test_a_clock_that_was_ahead_does_not_cut_a_partition_to_nothing(archive: MadeArchive) -> None:
     """More than one record of a hundred is beyond the cut and not later: an offset is expected."""
     archive.put_segment("t", 0, batches((0, 10), time=9_000_000) + batches(*steps(10, 100)))
