@@ -81,7 +81,9 @@ def fill(cluster: LocalCluster, replicas: list[list[int]]) -> None:
     to = ["--bootstrap-server", cluster.bootstrap, "--alter"]
     output_of(CONFIGS, [*to, "--entity-type", "users", "--entity-name", "etl", "--entity-type", "clients",
                         "--entity-default", "--add-config", "producer_byte_rate=1048576"])  # fmt: skip
-    output_of(CONFIGS, [*to, "--entity-type", "brokers", "--entity-default", "--add-config", "log.retention.ms=9999"])
+    output_of(
+        CONFIGS, [*to, "--entity-type", "brokers", "--entity-default", "--add-config", "log.retention.ms=864000000"]
+    )
 
     def committed() -> bool:  # the coordinator may load first
         found = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, offsets)])[GROUP].result(30)
@@ -134,7 +136,7 @@ def test_a_snapshot_has_what_the_cluster_has(
     own = found.brokers["1"]
     assert (own.host, own.configs) == ("127.0.0.1", {"log.cleaner.threads": "2"})
     assert found.brokers["default"].host is None
-    assert (found.brokers["default"].configs or {})["log.retention.ms"] == "9999"
+    assert (found.brokers["default"].configs or {})["log.retention.ms"] == "864000000"
     assert found.quotas == (Quota({"user": "etl", "client-id": None}, {"producer_byte_rate": 1048576.0}),)
     if mode == "kraft":
         assert found.kafka == "4.1"
