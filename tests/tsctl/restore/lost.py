@@ -211,8 +211,8 @@ class Restore:
         """Return the option that names a host."""
         return ("--server-properties", self._cluster.brokers[broker].server_properties)
 
-    def all_steps(self) -> None:
-        """Plan, create, fetch, stop, place, check, start and finish."""
+    def up_to_finish(self) -> None:
+        """Plan, create, fetch, stop, place, check, start and finish; nothing is compacted yet."""
         self.up_to_check()
         self.start()
         ended: list[Ended] = []
@@ -222,6 +222,9 @@ class Restore:
             return ended[-1].code == 0
 
         wait_for(finished, "the groups' offsets to be set", _SECONDS, state=lambda: ended[-1])
+
+    def configure(self) -> None:
+        """Give the topics their configurations back; the brokers compact from then on, each at its own time."""
         self.step("finish", *self._brokers, "--configurations", "--approve")
 
     def up_to_check(self) -> None:

@@ -49,8 +49,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 def test_a_lost_cluster_has_every_archived_record_at_its_offset(lost: Lost, run: Run, tmp_path: Path) -> None:
     """In both isolation levels, on each replica; groups continue, and the first new records are there."""
     with LocalCluster(2, mode="kraft", own_controller=True, log_dirs=2, name="restored") as cluster:
-        Restore(run, lost, cluster, tmp_path / "restore").all_steps()
-        check_restored(lost, cluster)
+        check_restored(lost, cluster, Restore(run, lost, cluster, tmp_path / "restore"))
         ship_on(lost, cluster)
 
 
@@ -66,8 +65,7 @@ def test_a_cluster_of_zookeeper_is_restored_too(
         for name, value in lost.archive.s3.environment().items():
             monkeypatch.setenv(name, value)
         with LocalCluster(2, mode="zookeeper", log_dirs=2, name="restored") as cluster:
-            Restore(run, lost, cluster, tmp_path / "restore").all_steps()
-            check_restored(lost, cluster)
+            check_restored(lost, cluster, Restore(run, lost, cluster, tmp_path / "restore"))
 
 
 @pytest.mark.full
@@ -95,8 +93,9 @@ def loses_first_writes(cluster: LocalCluster) -> bool:
     return any(key not in found or found[key].value != value for key, value in acknowledged)
 
 
-def check_restored(lost: Lost, cluster: LocalCluster) -> None:
-    """Compare records, starts, replicas, indexes, groups and new records."""
+def check_restored(lost: Lost, cluster: LocalCluster, steps: Restore) -> None:
+    """Restore; compare records, starts, replicas and indexes, then with the configurations groups and new records."""
+    steps.up_to_finish()
     assert read_all(cluster) == lost.records
     for partition, start in lost.starts.items():
         assert cluster.earliest(partition.topic, partition.partition) == start
@@ -105,6 +104,7 @@ def check_restored(lost: Lost, cluster: LocalCluster) -> None:
         assert logs[0] == logs[1]
         if partition.topic != COMPACTED:
             _check_indexes(lost, partition, places[0])
+    steps.configure()
     admin = cluster.admin()
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(_SECONDS)
     assert [(each.partition, each.offset) for each in asked.topic_partitions] == [(1, GROUP_OFFSET)]
