@@ -90,9 +90,9 @@ def plan(
     with open_archive(given.name(), output.warn) as archive:
         made = plan_archive(given, archive, topics or (), wanted, output)
     directory.mkdir(parents=True, exist_ok=True)
-    made.save(path)
     text = "\n".join(plan_text(made, rate, now_ms()))
     write_file(directory / "plan.txt", f"{text}\n".encode())
+    made.save(path)  # the last file: a plan that exists is not made again
     if as_json:
         output.document({"file": str(path), **made.fields()})
     else:
@@ -128,17 +128,16 @@ def create(
     from tsctl.restore.new_cluster import create_topics  # noqa: PLC0415  (librdkafka)
 
     created = create_topics(cluster, restored.plan)
-    created.save(restored.created_file)
+    if continued_in is not None:
+        with (
+            open_archive(given.name(), output.warn) as old,
+            open_archive(name_archive(continued_in, None), output.warn) as new,
+        ):
+            hold_topics(old, restored.plan, output.warn)
+            for location in continue_archive(old, new, restored.plan, created):
+                output.text(f"restored.json written in {location}; start no agent before `finish`")
+    created.save(restored.created_file)  # at the end: without it no later step runs
     output.text(f"{counted(len(created.topics), 'topic')} created, without retention: {restored.created_file}")
-    if continued_in is None:
-        return
-    with (
-        open_archive(given.name(), output.warn) as old,
-        open_archive(name_archive(continued_in, None), output.warn) as new,
-    ):
-        hold_topics(old, restored.plan, output.warn)
-        for location in continue_archive(old, new, restored.plan, created):
-            output.text(f"restored.json written in {location}; start no agent before `finish`")
 
 
 @restore.command("fetch")

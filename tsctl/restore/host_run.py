@@ -60,8 +60,8 @@ class HostRun:
             QueryError: the files are in place already.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
         """
-        record = self._directory.host(self._host.broker)
-        if self._host.is_locked or (record is not None and record.done is Done.PLACED):
+        self._check_unchecked()
+        if self._host.is_locked:
             raise QueryError(
                 f"broker {self._host.broker}: the files are placed, or being placed; continue with `place`"
             )
@@ -109,11 +109,11 @@ class HostRun:
             QueryError: a host has not fetched its files, or the broker runs.
             CorruptData, OperatorError: a file is missing, or cannot be moved.
         """
+        self._check_unchecked()
         self._directory.check_hosts(Done.FETCHED)
         states = {name: staged(place_of, self._plan_id) for name, place_of in self.places.items()}
         with _disk_errors(), self._host.stopped():
-            if not self._host.is_locked:
-                self._check_empty()
+            self._check_empty(states)
             self._host.lock()
             for name, state in states.items():
                 place(self.places[name], state)
@@ -129,27 +129,36 @@ class HostRun:
     def check(self) -> None:
         """Check that all hosts have placed their files and that these are here; then let the broker start.
 
+        A host that was checked before is not checked again: its broker may have new records.
+
         Raises:
             QueryError: a host has not, or replicas differ.
             CorruptData: a file is missing or has another size.
         """
         self._directory.check_hosts(Done.PLACED)
-        if not self._host.is_locked:
-            raise QueryError(f"broker {self._host.broker}: it is not locked; this host was checked before: start it")
-        with _disk_errors(), self._host.stopped():
-            for name, directory in self.places.items():
-                state = staged(directory, self._plan_id)
-                check_placed(directory, state)
-                self._check_record(name, state)
-            self._host.unlock()
+        with _disk_errors():
+            if self._host.is_locked:
+                with self._host.stopped():
+                    for name, directory in self.places.items():
+                        state = staged(directory, self._plan_id)
+                        check_placed(directory, state)
+                        self._check_record(name, state)
+                    self._host.unlock()
             for directory in self.places.values():
-                shutil.rmtree(directory / STAGING)
+                if (directory / STAGING).exists():  # a check that was killed has removed some of them
+                    shutil.rmtree(directory / STAGING)
 
     @property
     def damaged(self) -> Iterator[str]:
         """The places of stored segments that were left out, because the old broker's files were damaged there."""
         for directory in self.places.values():
             yield from staged(directory, self._plan_id).damaged
+
+    def _check_unchecked(self) -> None:
+        """Check that this host was not checked yet: its broker may have new records."""
+        record = self._directory.host(self._host.broker)
+        if record is not None and record.done is Done.PLACED and not self._host.is_locked:
+            raise QueryError(f"broker {self._host.broker}: this host was checked before; start its broker")
 
     def _check_record(self, name: TopicPartition, state: Staged) -> None:
         record = self._directory.host(self._host.broker)
@@ -168,10 +177,12 @@ class HostRun:
                 f"{os.geteuid()}; run the command as the broker's user, for example by sudo -u '#{owner}'"
             )
 
-    def _check_empty(self) -> None:
-        """Check that no replica has records: these files replace all that is there."""
+    def _check_empty(self, states: Mapping[TopicPartition, Staged]) -> None:
+        """Check that no replica has records of a producer: these files replace all that is there."""
         for name, directory in self.places.items():
-            if any(path.stat().st_size for path in directory.glob("*.log")):
+            left = {path.name for path in (directory / STAGING).iterdir()}
+            placed = {entry.name: entry.size for entry in states[name].files if entry.name not in left}
+            if any(path.stat().st_size not in {0, placed.get(path.name)} for path in directory.glob("*.log")):
                 raise QueryError(
                     f"{directory}: records of {name} are there; the restore would replace them, and stops here"
                 )

@@ -1,9 +1,10 @@
 """The files of one host: where they are, and how they get into place while its broker is stopped.
 
-While `place` works, `meta.properties` of each log dir has another name, so that the broker does not start half placed.
-The mark of a clean stop stays, and the checkpoints name the end of each log: the broker starts without recovery, and
-with empty producer state. A recovery would rebuild the state of the old cluster's producers, whose ids the new cluster
-gives to others: their first records would be acknowledged as duplicates, and not written.
+While `place` works, `meta.properties` of each log dir has another name, and the one in its place has ids that the
+broker rejects: it does not start half placed. The mark of a clean stop stays, and the checkpoints name the end of each
+log: the broker starts without recovery, and with empty producer state. A recovery would rebuild the state of the old
+cluster's producers, whose ids the new cluster gives to others: their first records would be acknowledged as duplicates,
+and not written.
 """
 
 import errno
@@ -19,6 +20,7 @@ import javaproperties
 from awscrt.checksums import crc32c
 
 from ts_common.errors import ConfigurationError, CorruptData, QueryError
+from ts_common.json_objects import MAX_INT32
 from ts_common.log_format.checkpoints import (
     encode_offset_checkpoint,
     parse_offset_checkpoint,
@@ -99,10 +101,7 @@ class Host:
 
     @property
     def _identified(self) -> tuple[Path, ...]:
-        """The directories with `meta.properties`, the one of the metadata log first.
-
-        A KRaft broker starts if that one and any other have the file, and gives the rest new ids.
-        """
+        """The directories with `meta.properties`; the one of the metadata log need not be a log dir."""
         first = () if self.metadata_dir is None else (self.metadata_dir,)
         return tuple(dict.fromkeys((*first, *self.log_dirs)))
 
@@ -136,16 +135,15 @@ class Host:
                 os.close(descriptor)
 
     def lock(self) -> None:
-        """Rename `meta.properties`, without which a broker of KRaft does not start.
+        """Keep `meta.properties` under another name, and write one with ids that the broker rejects at its start.
 
-        A broker of ZooKeeper would write it again. It gets one with another cluster id, which it rejects.
+        Without any, a broker of ZooKeeper writes a new one, and so do containers that format at each start.
         """
         for each in self._identified:
             if (each / _META).exists() and not (each / _LOCKED).exists():
-                (each / _META).rename(each / _LOCKED)
-                sync_directory(each)
-            if (each / _LOCKED).exists() and _is_of_zookeeper((each / _LOCKED).read_text(encoding="iso-8859-1")):
-                write_file(each / _META, f"version=0\nbroker.id={self.broker}\ncluster.id={_NO_CLUSTER}\n".encode())
+                write_file(each / _LOCKED, (each / _META).read_bytes())
+            if (each / _LOCKED).exists():
+                write_file(each / _META, _rejected((each / _LOCKED).read_text(encoding="iso-8859-1")))
 
     def unlock(self) -> None:
         """Undo `lock`."""
@@ -155,8 +153,11 @@ class Host:
                 sync_directory(each)
 
 
-def _is_of_zookeeper(meta: str) -> bool:
-    return javaproperties.loads(meta).get("version") == "0"
+def _rejected(meta: str) -> bytes:
+    """Return the content of a `meta.properties` of the same version, with the ids of no broker and no cluster."""
+    version = javaproperties.loads(meta).get("version", "0")
+    node = "broker.id" if version == "0" else "node.id"
+    return f"version={version}\ncluster.id={_NO_CLUSTER}\n{node}={MAX_INT32}\n".encode()
 
 
 def replica_of(state: Staged) -> Replica:

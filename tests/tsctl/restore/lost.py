@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as TheirPartition
+
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.every_field import every_field
@@ -15,11 +18,13 @@ from tests.tsctl.running import Ended, Run
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
 from ts_common.model import TopicPartition
+from tsctl.verify.kafka_cluster import KafkaCluster
 
 PLAIN, TRANSACTIONS, COMPACTED = "plain", "transactions", "compacted"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPICS = {PLAIN: len(CODECS), TRANSACTIONS: 1, COMPACTED: 1}
-GROUP, GROUP_OFFSET = "reports", 120
+APPLICATION = "exactly-once"  # commits its offsets in its transactions
+GROUPS = {"reports": {TopicPartition(PLAIN, 1): 120}, APPLICATION: {TopicPartition(PLAIN, 2): 70}}
 LEVELS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
 OPEN = b"open"  # the begin of the values of the transaction that is open at the end
 _SECONDS = 60
@@ -58,10 +63,7 @@ def lost_cluster(directory: Path, **how: Any) -> Iterator[Lost]:
     Args:
         how: of the cluster.
     """
-    arguments = {"mode": "kraft", "own_controller": True, **how}
-    with LocalCluster(
-        2, s3=True, buckets=[BUCKET], log_dirs=2, properties=_PROPERTIES, name="lost", **arguments
-    ) as cluster:
+    with LocalCluster(2, s3=True, buckets=[BUCKET], log_dirs=2, properties=_PROPERTIES, name="lost", **how) as cluster:
         _fill(cluster)
         archive = Archive(cluster, directory, PLAIN, properties={PREFIX + "kafka.topics.include": ",".join(TOPICS)})
         try:
@@ -112,16 +114,39 @@ def _fill(cluster: LocalCluster) -> None:
         for _ in range(5):
             producer.produce(TRANSACTIONS, b"%d" % number * 100, b"k%d" % number, partition=0)
         producer.flush(_SECONDS)  # an abort would drop unsent records
+        if number == 10:
+            commit_in_transaction(cluster, producer)
         (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(_SECONDS)
         if number == 12:
             late.begin_transaction()
             late.produce(TRANSACTIONS, OPEN, partition=0)
             late.flush(_SECONDS)
     cluster.produce(TRANSACTIONS, [Record(bytes(4000)) for _ in range(8)], partition=0)
+    (group,) = GROUPS.keys() - {APPLICATION}
+    with group_member(cluster, group) as consumer:
+        offsets = [TheirPartition(each.topic, each.partition, offset) for each, offset in GROUPS[group].items()]
+        consumer.commit(offsets=offsets, asynchronous=False)
     for part in range(6):
         records = [Record(b"%d" % part * 50, key=b"%d" % (number % 40)) for number in range(300)]
         cluster.produce(COMPACTED, records, partition=0)
     cluster.produce(COMPACTED, [Record(bytes(4000), key=b"%d" % number) for number in range(8)], partition=0)
+
+
+def commit_in_transaction(cluster: LocalCluster, producer: Producer) -> None:
+    """Commit the offsets of the application in the transaction of its producer."""
+    offsets = [TheirPartition(each.topic, each.partition, offset) for each, offset in GROUPS[APPLICATION].items()]
+    with group_member(cluster, APPLICATION) as consumer:
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _SECONDS)
+
+
+@contextmanager
+def group_member(cluster: LocalCluster, group: str) -> Iterator[Consumer]:
+    """Yield a consumer of a group, which waits for open transactions."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "error"})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
 
 
 def _replicas(partition: int) -> tuple[int, int]:
@@ -170,7 +195,11 @@ def _put_snapshots(cluster: LocalCluster, archive: Archive) -> None:
         for name, count in TOPICS.items()
     }
     ClusterSnapshot(now, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, now // HOUR * HOUR)
-    groups = {GROUP: {TopicPartition(PLAIN, 1): GroupOffset(GROUP_OFFSET, 7, "")}}
+    reading = KafkaCluster(cluster.bootstrap, {})
+    groups = {
+        group: {partition: GroupOffset(offset, 7, "") for partition, offset in reading.group_offsets(group).items()}
+        for group in GROUPS
+    }
     GroupsSnapshot(now, groups).put(archive.store, archive.keys, now // FIVE_MINUTES * FIVE_MINUTES)
 
 

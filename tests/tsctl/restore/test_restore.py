@@ -1,40 +1,48 @@
 """A lost cluster is put back as files, at its original offsets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Message
 from confluent_kafka import KafkaError as TheirError
+from confluent_kafka import KafkaException, Message
+from confluent_kafka import TopicPartition as TheirPartition
 
-from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.broker import Broker
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.tsctl.restore.continued import ship_on
+from tests.tsctl.restore.killing import KILLED, Killer
 from tests.tsctl.restore.lost import (
     COMPACTED,
-    GROUP,
-    GROUP_OFFSET,
+    GROUPS,
     PLAIN,
     TOPICS,
     TRANSACTIONS,
     Key,
     Lost,
     Restore,
+    group_member,
     lost_cluster,
     read_all,
 )
-from tests.tsctl.running import Run, runner
+from tests.tsctl.running import Ended, Run, runner
 from ts_common.archive.restored import Restored
 from ts_common.model import TopicPartition
 from tsctl.verify.kafka_cluster import KafkaCluster
 
 _SECONDS = 60
+NEWEST: Final[Mapping[str, Any]] = {"mode": "kraft", "own_controller": True}
+OLDER: Final[Mapping[str, Any]] = {**NEWEST, "line": "3.9"}
+ZOOKEEPER: Final[Mapping[str, Any]] = {"mode": "zookeeper"}
 
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
     """Lose a cluster after its closed segments were shipped."""
-    with lost_cluster(tmp_path_factory.mktemp("lost")) as found, pytest.MonkeyPatch.context() as patched:
+    with lost_cluster(tmp_path_factory.mktemp("lost"), **NEWEST) as found, pytest.MonkeyPatch.context() as patched:
         for name, value in found.archive.s3.environment().items():
             patched.setenv(name, value)
         yield found
@@ -48,30 +56,34 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 def test_a_lost_cluster_has_every_archived_record_at_its_offset(lost: Lost, run: Run, tmp_path: Path) -> None:
     """In both isolation levels, on each replica; groups continue, and the first new records are there."""
-    with LocalCluster(2, mode="kraft", own_controller=True, log_dirs=2, name="restored") as cluster:
+    with LocalCluster(2, **NEWEST, log_dirs=2, name="restored") as cluster:
         check_restored(lost, cluster, Restore(run, lost, cluster, tmp_path / "restore"))
         ship_on(lost, cluster)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("old", ["kraft", "zookeeper"])
-def test_a_cluster_of_zookeeper_is_restored_too(
-    old: Literal["kraft", "zookeeper"], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(NEWEST, OLDER), (NEWEST, ZOOKEEPER), (OLDER, NEWEST), (ZOOKEEPER, ZOOKEEPER), (ZOOKEEPER, NEWEST)],
+    ids=["4-to-3.9", "4-to-zookeeper", "3.9-to-4", "zookeeper-to-itself", "zookeeper-to-4"],
+)
+def test_other_versions_and_modes_get_the_files_too(
+    old: Mapping[str, Any], new: Mapping[str, Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kafka 3.9 with ZooKeeper gets the files of itself, and of Kafka 4.1."""
+    """From and to Kafka 3.9, with and without ZooKeeper."""
     directory = tmp_path / "lost"
     directory.mkdir()
-    with lost_cluster(directory, mode=old, own_controller=old == "kraft") as lost:
+    with lost_cluster(directory, **old) as lost:
         for name, value in lost.archive.s3.environment().items():
             monkeypatch.setenv(name, value)
-        with LocalCluster(2, mode="zookeeper", log_dirs=2, name="restored") as cluster:
+        with LocalCluster(2, **new, log_dirs=2, name="restored") as cluster:
             check_restored(lost, cluster, Restore(run, lost, cluster, tmp_path / "restore"))
 
 
 @pytest.mark.full
 def test_a_recovery_would_lose_the_first_records_of_new_producers(lost: Lost, run: Run, tmp_path: Path) -> None:
     """Without the mark of the clean stop the old producers' state is rebuilt: why the restore keeps it."""
-    with LocalCluster(2, mode="kraft", own_controller=True, log_dirs=2, name="recovered") as cluster:
+    with LocalCluster(2, **NEWEST, log_dirs=2, name="recovered") as cluster:
         steps = Restore(run, lost, cluster, tmp_path / "restore")
         steps.up_to_check()
         for broker in cluster.brokers.values():
@@ -81,6 +93,50 @@ def test_a_recovery_would_lose_the_first_records_of_new_producers(lost: Lost, ru
         steps.start()
         # Each broker has ids of its own, and a producer gets one from any broker: not each new id is an old one.
         assert any(loses_first_writes(cluster) for _ in range(20))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("new", [NEWEST, ZOOKEEPER], ids=["kraft", "zookeeper"])
+def test_p01_a_restore_whose_steps_are_killed_again_and_again_is_the_same(
+    lost: Lost, tmp_path: Path, new: Mapping[str, Any]
+) -> None:
+    """Each step, on real disks and on a real cluster; a half placed broker ends at its start, and stays clean."""
+    directory, refused = tmp_path / "restore", set[int]()
+    with LocalCluster(2, **new, log_dirs=2, name="killed") as cluster:
+        killer = Killer(tmp_path, cluster.directory, environment=lost.archive.s3.environment())
+
+        def run(*arguments: object) -> Ended:
+            for before, at in pairwise(fibonacci()):
+                ended = killer.run(at, *arguments)
+                if ended.code != KILLED:
+                    is_planned = "exists; a plan is not changed" in ended.err and (directory / "plan.txt").exists()
+                    return replace(ended, code=0) if is_planned else ended
+                for broker in cluster.brokers.values() if arguments[1] == "place" and before > 20 else ():
+                    meta = broker.log_dirs[0] / "meta.properties"
+                    if broker.id in refused or "locked-by" not in meta.read_text():
+                        continue
+                    refused.add(broker.id)
+                    check = ("restore", "check", directory, "--server-properties", broker.server_properties)
+                    assert killer.run(0, *check).code == 2
+                    broker.launch()
+                    _wait_for_end(broker)
+            raise AssertionError
+
+        check_restored(lost, cluster, Restore(run, lost, cluster, directory))
+    assert refused == {1, 2}
+    assert killer.kills > 50
+
+
+def _wait_for_end(broker: Broker) -> None:
+    wait_for(lambda: not broker.alive, f"{broker.name} to end", _SECONDS, state=broker.tail)
+
+
+def fibonacci() -> Iterator[int]:
+    """Yield 1, 2, 3, 5, 8 and so on."""
+    one, other = 1, 2
+    while True:
+        yield one
+        one, other = other, one + other
 
 
 def loses_first_writes(cluster: LocalCluster) -> bool:
@@ -105,9 +161,11 @@ def check_restored(lost: Lost, cluster: LocalCluster, steps: Restore) -> None:
         if partition.topic != COMPACTED:
             _check_indexes(lost, partition, places[0])
     steps.configure()
-    admin = cluster.admin()
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(_SECONDS)
-    assert [(each.partition, each.offset) for each in asked.topic_partitions] == [(1, GROUP_OFFSET)]
+    reading = KafkaCluster(cluster.bootstrap, {})
+    assert {group: reading.group_offsets(group) for group in GROUPS} == GROUPS
+    for group, offsets in GROUPS.items():
+        for partition, offset in offsets.items():
+            assert _next_of(cluster, group, partition) == offset
     written = first_writes(cluster)
     assert len({key for key, _ in written}) == len(written)
     found = read_all(cluster)["read_committed"]
@@ -121,6 +179,16 @@ def check_restored(lost: Lost, cluster: LocalCluster, steps: Restore) -> None:
         for topic, found in topics.items()
         for number, part in found.partitions.items()
     }
+
+
+def _next_of(cluster: LocalCluster, group: str, partition: TopicPartition) -> int | None:
+    """Return the offset of the first record that a member of a group gets."""
+    with group_member(cluster, group) as consumer:
+        consumer.assign([TheirPartition(partition.topic, partition.partition)])
+        found = consumer.poll(_SECONDS)
+        assert found is not None
+        assert found.error() is None
+        return found.offset()
 
 
 def _check_indexes(lost: Lost, partition: TopicPartition, place: Path) -> None:
