@@ -72,7 +72,7 @@ def lost_cluster(directory: Path, **how: Any) -> Iterator[Lost]:
             partitions = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
             ends = {each: _wait_until_shipped(archive, each) for each in partitions}
             starts = {each: cluster.earliest(each.topic, each.partition) for each in partitions}
-            records = _below(cluster, ends)
+            records = below(cluster, read_all(cluster), ends)
             for agent in archive.agents:
                 agent.kill()
             _put_snapshots(cluster, archive)
@@ -165,9 +165,14 @@ def _wait_until_shipped(archive: Archive, partition: TopicPartition) -> int:
         of.close()
 
 
-def _below(cluster: LocalCluster, ends: Mapping[TopicPartition, int]) -> dict[str, dict[Key, OracleRecord]]:
-    """Return what consumers see of a restored cluster: beyond the last stable offset the outcomes are in the log."""
-    found = read_all(cluster)
+def below(
+    cluster: LocalCluster, found: dict[str, dict[Key, OracleRecord]], ends: Mapping[TopicPartition, int]
+) -> dict[str, dict[Key, OracleRecord]]:
+    """Return what consumers see of a restored cluster: beyond the last stable offset the outcomes are in the log.
+
+    Args:
+        found: what they see of this one.
+    """
     stable = cluster.latest(TRANSACTIONS, 0, committed=True)
     beyond = {
         key: record

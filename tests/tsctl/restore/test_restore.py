@@ -81,6 +81,24 @@ def test_other_versions_and_modes_get_the_files_too(
 
 
 @pytest.mark.full
+def test_a_second_loss_gives_back_the_records_of_both_clusters(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restored cluster ships, is lost and is restored; the third one ships too, and readers show all three."""
+    directory = tmp_path / "lost"
+    directory.mkdir()
+    with lost_cluster(directory, **NEWEST) as lost:
+        for name, value in lost.archive.s3.environment().items():
+            monkeypatch.setenv(name, value)
+        with LocalCluster(2, **NEWEST, log_dirs=2, name="second") as cluster:
+            Restore(run, lost, cluster, tmp_path / "first").up_to_finish()
+            again = ship_on(lost, cluster)
+        with LocalCluster(2, **NEWEST, log_dirs=2, name="third") as cluster:
+            check_restored(again, cluster, Restore(run, again, cluster, tmp_path / "second"))
+            ship_on(again, cluster)
+
+
+@pytest.mark.full
 def test_a_recovery_would_lose_the_first_records_of_new_producers(lost: Lost, run: Run, tmp_path: Path) -> None:
     """Without the mark of the clean stop the old producers' state is rebuilt: why the restore keeps it."""
     with LocalCluster(2, **NEWEST, log_dirs=2, name="recovered") as cluster:
