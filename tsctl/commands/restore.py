@@ -22,8 +22,9 @@ from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.restore.continuing import continue_archive, hold_topics
 from tsctl.restore.documents import HostRecord, RestoreDirectory, RestorePlan
+from tsctl.restore.exactly_once import with_producers
 from tsctl.restore.files import write_file
-from tsctl.restore.groups import OFFSETS_TOPIC
+from tsctl.restore.groups import OFFSETS_TOPIC, Commits, archived_commits
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
 from tsctl.restore.loss import due_by_retention
@@ -233,7 +234,10 @@ def plan_archive(
     """
     held = [entry for entry in archive.topics(topics) if entry.topic.name not in INTERNAL]
     snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
-    committed = _committed(given, archive, wanted.at, output)
+    committed: Commits = {}
+    if OFFSETS_TOPIC in archive.known_names():
+        (offsets,) = archive.topics((OFFSETS_TOPIC,))
+        committed = with_producers(archived_commits(_committed(given, wanted.at, output)), offsets)
     locations = [store.location for store in archive.stores]
     made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
     if topics or snapshots.cluster is None:
@@ -277,14 +281,12 @@ def wanted_of(
 
 
 def _committed(
-    given: ArchiveOptions, archive: OpenArchive, at: int | None, output: Output
-) -> Iterator[tuple[bytes | None, bytes | None, int]]:
-    """Yield key, value and timestamp of the newest records of the archived `__consumer_offsets`."""
-    if OFFSETS_TOPIC not in archive.known_names():
-        return
+    given: ArchiveOptions, at: int | None, output: Output
+) -> Iterator[tuple[bytes | None, bytes | None, int, int, int]]:
+    """Yield the newest records of the archived `__consumer_offsets`, as in `archived_commits`."""
     scan = given.reader(warn=lambda warning: output.warn(str(warning))).scan(
         OFFSETS_TOPIC,
-        columns=("key", "value", "timestampMs"),
+        columns=("key", "value", "timestampMs", "partition", "offset"),
         include_timestamp_ms=True,
         isolation_level="read_committed",
         view="latest",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan
+from tsctl.restore.documents import PartitionPlan, RestorePlan
 
 
 def newest(plan: RestorePlan, milliseconds: int) -> RestorePlan:
@@ -24,7 +24,7 @@ def newest(plan: RestorePlan, milliseconds: int) -> RestorePlan:
         group: {name: max(starts[name], offset) for name, offset in each.items()}
         for group, each in plan.groups.offsets.items()
     }
-    return replace(sample, groups=GroupsPlan(plan.groups.source, plan.groups.time, offsets))
+    return replace(sample, groups=replace(plan.groups, offsets=offsets))
 
 
 def _end_of(part: PartitionPlan, milliseconds: int) -> PartitionPlan:

@@ -146,11 +146,13 @@ class GroupsPlan(StoredObject, version=None, expected="the groups of a plan"):
         source: where they are from, for people.
         time: ms since the epoch: they are of this time.
         offsets: by group and partition; each from the start to the end of its partition.
+        notes: where offsets and the output of transactions are of different times.
     """
 
     source: str
     time: int | None
     offsets: Mapping[_Text, Mapping[TopicPartition, int]]
+    notes: Annotated[tuple[_Text, ...], Presence.MAY_LACK] = ()
 
 
 class Document(StoredObject):

@@ -6,6 +6,7 @@ state. Each value begins with the offset; versions 0 to 4 differ in what follows
 
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ts_common.archive.snapshots import GroupsSnapshot
@@ -20,7 +21,25 @@ _VALUE: Final = struct.Struct(">hq")  # version, offset
 _NEWEST_KEY: Final = 1
 _NEWEST_VALUE: Final = 4
 
-Offsets = dict[tuple[str, TopicPartition], tuple[int, int]]  # (offset, ms since the epoch)
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A committed offset of a group in a partition.
+
+    Attributes:
+        time: ms since the epoch: when the coordinator or the agent of the snapshot had it.
+        place: partition and offset of its record in `__consumer_offsets`; None if a snapshot has it.
+        producer: id and epoch of the producer that committed the newest archived record of it; the id is `NO_PRODUCER`
+            outside of transactions. None if no record is archived.
+    """
+
+    offset: int
+    time: int
+    place: tuple[int, int] | None = None
+    producer: tuple[int, int] | None = None
+
+
+Commits = Mapping[tuple[str, TopicPartition], Commit]
 
 
 def decode_commit(key: bytes | None, value: bytes | None) -> tuple[str, TopicPartition, int] | None:
@@ -43,39 +62,56 @@ def decode_commit(key: bytes | None, value: bytes | None) -> tuple[str, TopicPar
     return group, TopicPartition(topic, number), offset
 
 
-def plan_groups(
-    archived: Iterable[tuple[bytes | None, bytes | None, int]],
-    snapshot: GroupsSnapshot | None,
-    partitions: Mapping[TopicPartition, PartitionPlan],
-) -> GroupsPlan:
-    """Return the newest offset of each group and partition that the plan restores.
+def archived_commits(records: Iterable[tuple[bytes | None, bytes | None, int, int, int]]) -> Commits:
+    """Return the offsets that archived records have.
 
     Args:
-        archived: key, value and timestamp in ms of the newest records of `__consumer_offsets`.
-        snapshot: the newest one; None without one.
-        partitions: of the plan. An offset is lowered to the end of its partition, and raised to its start.
+        records: key, value, timestamp in ms, partition and offset of the newest records of `__consumer_offsets`.
 
     Raises:
         CorruptData: as `decode_commit`.
     """
-    found: Offsets = {}
-    for key, value, time in archived:
+    found = {}
+    for key, value, time, partition, offset in records:
         commit = decode_commit(key, value)
         if commit is not None:
-            found[commit[0], commit[1]] = commit[2], time
-    times = [time for _, time in found.values()]
-    sources = [OFFSETS_TOPIC] if found else []
+            found[commit[0], commit[1]] = Commit(commit[2], time, (partition, offset))
+    return found
+
+
+def newest_commits(archived: Commits, snapshot: GroupsSnapshot | None) -> Commits:
+    """Return the later one of record and snapshot, of each group and partition."""
+    found = dict(archived)
+    if snapshot is None:
+        return found
+    for group, offsets in snapshot.groups.items():
+        for partition, committed in offsets.items():
+            former = found.get((group, partition))
+            if former is None or former.time <= snapshot.time:
+                producer = None if former is None else former.producer
+                found[group, partition] = Commit(committed.offset, snapshot.time, None, producer)
+    return found
+
+
+def plan_groups(
+    archived: Commits, snapshot: GroupsSnapshot | None, partitions: Mapping[TopicPartition, PartitionPlan]
+) -> GroupsPlan:
+    """Return the newest offset of each group and partition that the plan restores.
+
+    Args:
+        archived: of `archived_commits`.
+        snapshot: the newest one; None without one.
+        partitions: of the plan. An offset is lowered to the end of its partition, and raised to its start.
+    """
+    sources = [OFFSETS_TOPIC] if archived else []
+    times = [commit.time for commit in archived.values()]
     if snapshot is not None:
         sources.append("a snapshot of metadata")
         times.append(snapshot.time)
-        for group, offsets in snapshot.groups.items():
-            for partition, committed in offsets.items():
-                if found.get((group, partition), (0, -1))[1] <= snapshot.time:
-                    found[group, partition] = committed.offset, snapshot.time
     planned: dict[str, dict[TopicPartition, int]] = {}
-    for (group, partition), (offset, _) in found.items():
+    for (group, partition), commit in newest_commits(archived, snapshot).items():
         if (plan := partitions.get(partition)) is not None:
-            planned.setdefault(group, {})[partition] = max(plan.start, min(offset, plan.end))
+            planned.setdefault(group, {})[partition] = max(plan.start, min(commit.offset, plan.end))
     return GroupsPlan(" and ".join(sources) or "none", max(times, default=None), planned)
 
 

@@ -17,7 +17,8 @@ from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import HeldTopic
 from tsctl.restore.commands_for import commands_of
 from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, TopicPlan
-from tsctl.restore.groups import plan_groups
+from tsctl.restore.exactly_once import group_notes
+from tsctl.restore.groups import Commits, newest_commits, plan_groups
 from tsctl.restore.planning import Planned, end_transactions, new_plan_id, plan_partition, replicas_of
 
 _EMPTY: Final = PartitionPlan(
@@ -80,7 +81,7 @@ def make_plan(
     topics: Sequence[HeldTopic],
     wanted: Wanted,
     snapshots: Snapshots,
-    committed: Iterable[tuple[bytes | None, bytes | None, int]],
+    committed: Commits,
     cluster: str,
     locations: Sequence[str],
 ) -> RestorePlan:
@@ -88,7 +89,7 @@ def make_plan(
 
     Args:
         topics: of the archive, without Kafka's internal ones.
-        committed: records of `__consumer_offsets`, as in `plan_groups`.
+        committed: offsets of the archived `__consumer_offsets`, with their producers.
 
     Raises:
         QueryError: the choice does not fit the archive.
@@ -119,7 +120,10 @@ def make_plan(
         groups=GroupsPlan("none", None, {}),
         commands=() if snapshots.cluster is None else tuple(commands_of(snapshots.cluster)),
     )
-    return replace(plan, groups=plan_groups(committed, snapshots.groups, plan.partitions))
+    groups = plan_groups(committed, snapshots.groups, plan.partitions)
+    commits = newest_commits(committed, snapshots.groups)
+    notes = group_notes({name: each for name, each in commits.items() if name[0] in groups.offsets}, planned, ended)
+    return replace(plan, groups=replace(groups, notes=notes))
 
 
 def _topic_plan(

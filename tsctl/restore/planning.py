@@ -5,7 +5,7 @@ below the end of a partition with transactions reads all of it, because an open 
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -129,7 +129,7 @@ def end_transactions(parts: Sequence[Planned]) -> dict[TopicPartition, list[Ende
     if not wanted:
         return {part.keys.partition: [] for part in parts}
     since = min(one.time for part in parts for one in part.still_open)
-    markers = [marker for part in parts for marker in _markers(part, wanted, since)]
+    markers = [marker for part in parts for marker in markers_of(part, since, wanted)]
     found: dict[TopicPartition, list[Ended]] = {}
     for part in parts:
         found[part.keys.partition] = ended = []
@@ -146,8 +146,13 @@ def end_transactions(parts: Sequence[Planned]) -> dict[TopicPartition, list[Ende
 
 
 @dataclass(frozen=True, slots=True)
-class _Marker:
-    """A marker; `begun` is the producer epoch of the transaction's batches in its partition, None if unknown."""
+class Marker:
+    """A marker that ends a transaction.
+
+    Attributes:
+        begun: producer epoch of the transaction's batches in its partition; None if unknown.
+        time: ms since the epoch, the leader's clock.
+    """
 
     partition: TopicPartition
     producer_id: int
@@ -157,7 +162,7 @@ class _Marker:
     outcome: Outcome
 
 
-def _true_end(one: OpenTransaction, partition: TopicPartition, markers: Iterable[_Marker]) -> _Marker | None:
+def _true_end(one: OpenTransaction, partition: TopicPartition, markers: Iterable[Marker]) -> Marker | None:
     # With transaction.version 2 a marker has the next epoch of its producer.
     epochs = {one.producer_epoch, one.producer_epoch + 1}
     same = [
@@ -173,28 +178,48 @@ def _true_end(one: OpenTransaction, partition: TopicPartition, markers: Iterable
     return min(after, key=lambda marker: marker.time, default=None)
 
 
-def _markers(part: Planned, producers: set[int], since: int) -> Iterator[_Marker]:
-    """Yield the markers of some producers in a partition that are not older than a time in ms."""
+def markers_of(
+    part: Planned, since: int, producers: Collection[int] | None = None, *, with_last: bool = False
+) -> Iterator[Marker]:
+    """Yield the markers in a partition that are not older than a time.
+
+    Args:
+        since: ms since the epoch.
+        producers: whose markers; None for all.
+        with_last: whether to read the last segments with markers too, however old they are.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+    """
     begun: dict[int, int] = {}  # epoch of the newest batch, by producer
-    for step in part.ranges:
-        metadata = [copy.metadata for copy in step.copies]
-        if all(each.control == 0 or (each.time_max is not None and each.time_max < since) for each in metadata):
+    last = max((at for at, step in enumerate(part.ranges) if has_markers(step)), default=-1) if with_last else -1
+    for number, step in enumerate(part.ranges):
+        is_old = all(each.metadata.time_max is not None and each.metadata.time_max < since for each in step.copies)
+        if number != last and (is_old or not has_markers(step)):
             begun.clear()
             continue
-        for header, data in _batches(part, step):
+        for header, data in batches_of(part, step):
             if header.is_transactional and not header.is_control:
                 begun[header.producer_id] = header.producer_epoch
-            if header.is_control and header.producer_id in producers and header.max_timestamp >= since:
-                for _, kind in read_markers(header, bytes(data[HEADER_SIZE:])):
-                    if kind in _OUTCOMES:
-                        yield _Marker(
-                            part.keys.partition,
-                            header.producer_id,
-                            header.producer_epoch,
-                            begun.pop(header.producer_id, None),
-                            header.max_timestamp,
-                            _OUTCOMES[kind],
-                        )
+            if not header.is_control or not (with_last or header.max_timestamp >= since):
+                continue
+            if producers is not None and header.producer_id not in producers:
+                continue
+            for _, kind in read_markers(header, bytes(data[HEADER_SIZE:])):
+                if kind in _OUTCOMES:
+                    yield Marker(
+                        part.keys.partition,
+                        header.producer_id,
+                        header.producer_epoch,
+                        begun.pop(header.producer_id, None),
+                        header.max_timestamp,
+                        _OUTCOMES[kind],
+                    )
+
+
+def has_markers(step: ReadRange) -> bool:
+    """Return whether a range may have markers."""
+    return any(copy.metadata.control != 0 for copy in step.copies)
 
 
 def _find_open(part: Planned) -> None:
@@ -209,7 +234,7 @@ def _find_open(part: Planned) -> None:
         if reached is not None and step.start > reached:
             transactions.open.clear()  # the restore aborts them where offsets are lost
         reached = step.end
-        for header, data in _batches(part, step):
+        for header, data in batches_of(part, step):
             if header.last_offset >= part.stable:
                 transactions.add(header, bytes(data[HEADER_SIZE:]) if header.is_control else b"")
     part.still_open = tuple(transactions.by_offset)
@@ -234,7 +259,7 @@ def _cut_at(part: Planned, at: int) -> None:
     older = 0
     for step in view.plan(part.end, view.end):
         if isinstance(step, ReadRange):
-            headers = (header for header, _ in _batches(part, step) if not header.is_control)
+            headers = (header for header, _ in batches_of(part, step) if not header.is_control)
             older += sum(header.record_count or 1 for header in headers if header.max_timestamp <= at)
     if not older:
         return
@@ -258,7 +283,7 @@ def _edge(part: Planned, is_beyond: Callable[[BatchHeader], bool], start: int, a
         if at is not None and all(time is not None and time <= at for time in times):
             continue
         reached = step.start
-        for header, _ in _batches(part, step):
+        for header, _ in batches_of(part, step):
             if is_beyond(header):
                 # A compressed wrapper of magic 0 or 1 does not have the offset of its first message.
                 first = reached if header.record_count is None else header.base_offset
@@ -284,7 +309,7 @@ def _damaged(part: Planned, step: ReadRange) -> Iterator[Hole]:
     if len(step.copies) > 1 or not step.copies[0].metadata.corruptions:
         return
     places, reached = list[str](), step.start
-    for header, _ in _batches(part, step, places.append):
+    for header, _ in batches_of(part, step, places.append):
         if places and header.base_offset > reached:
             yield Hole(reached, header.base_offset, _DAMAGED)
         places.clear()
@@ -293,8 +318,12 @@ def _damaged(part: Planned, step: ReadRange) -> Iterator[Hole]:
         yield Hole(reached, step.end, _DAMAGED)
 
 
-def _batches(part: Planned, step: ReadRange, damage: Callable[[str], None] = lambda _: None) -> Iterator[Batch]:
-    """Yield the batches of a range; damaged ones are left out."""
+def batches_of(part: Planned, step: ReadRange, damage: Callable[[str], None] = lambda _: None) -> Iterator[Batch]:
+    """Yield the batches of a range in order; damaged ones are left out.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+    """
     copies = [read_batches(fetch(part.store, copy.key), copy.segment.size, damage) for copy in step.copies]
     return clean(united(copies), step.start, step.end, is_first=True)
 

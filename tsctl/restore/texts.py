@@ -54,6 +54,8 @@ def plan_text(plan: RestorePlan, megabytes_per_second: int, now: int) -> Iterato
     yield f"groups: {len(groups.offsets)}, from {groups.source}, as of {iso(groups.time) or 'unknown'}"
     for group, offsets in groups.offsets.items():
         yield f"  {group}: " + ", ".join(f"{partition}={offset}" for partition, offset in offsets.items())
+    for note in groups.notes:
+        yield f"  note: {note}"
     if plan.commands:
         yield f"ACLs, quotas, users, brokers' configurations: `finish` prints {counted(len(plan.commands), 'command')}"
     yield "not restored: __transaction_state, and __consumer_offsets as files; producers get new ids"

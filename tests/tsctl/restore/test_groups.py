@@ -8,7 +8,7 @@ from tests.tsctl.restore.test_loss import part
 from ts_common.archive.snapshots import GroupOffset, GroupsSnapshot
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
-from tsctl.restore.groups import decode_commit, plan_groups
+from tsctl.restore.groups import archived_commits, decode_commit, plan_groups
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -52,13 +52,13 @@ def test_a_damaged_offset_is_an_error(damaged: bytes) -> None:
 def test_the_later_of_record_and_snapshot_counts_within_the_partition() -> None:
     """Offsets are lowered to the end and raised to the start; partitions that are not restored are left out."""
     archived = [
-        (key("old", "t", 0), value(40), 100),
-        (key("new", "t", 0), value(60), 300),
-        (key("low", "t", 0), value(1), 300),
-        (key("high", "t", 0), value(900), 300),
-        (key("old", "gone", 0), value(5), 300),
+        (key("old", "t", 0), value(40), 100, 0, 0),
+        (key("new", "t", 0), value(60), 300, 0, 1),
+        (key("low", "t", 0), value(1), 300, 0, 2),
+        (key("high", "t", 0), value(900), 300, 0, 3),
+        (key("old", "gone", 0), value(5), 300, 0, 4),
     ]
     snapshot = GroupsSnapshot(200, {name: {T0: GroupOffset(50, 7, "")} for name in ("old", "new", "listed")})
-    found = plan_groups(archived, snapshot, {T0: part(10, 100)})
+    found = plan_groups(archived_commits(archived), snapshot, {T0: part(10, 100)})
     expected = {"old": 50, "new": 60, "low": 10, "high": 100, "listed": 50}
     assert ({group: offsets[T0] for group, offsets in found.offsets.items()}, found.time) == (expected, 300)
