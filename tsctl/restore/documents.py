@@ -18,10 +18,12 @@ from typing import Annotated, Final, Self, TypeVar
 
 from ts_common.archive.commit import StoredLineage
 from ts_common.archive.epoch_history import StoredEpochs
-from ts_common.archive.object_keys import OFFSET_DIGITS
+from ts_common.archive.incarnations import is_directory_of
+from ts_common.archive.object_keys import LOG_SUFFIX, OFFSET_DIGITS, SegmentName
 from ts_common.archive.restored import Ended
 from ts_common.archive.stored_object import (
     Crc32c,
+    FieldKind,
     PartitionKey,
     Presence,
     StoredObject,
@@ -29,15 +31,29 @@ from ts_common.archive.stored_object import (
     between,
     limited,
 )
-from ts_common.errors import QueryError
-from ts_common.json_objects import MAX_INT32, MIN_INT64
+from ts_common.errors import OperatorError, QueryError
+from ts_common.json_objects import MAX_INT32, MAX_INT64, MIN_INT64, shown, text
 from ts_common.model import TopicPartition
+from ts_common.store.validation import is_key
 from tsctl.restore.files import write_file
-from tsctl.restore.transactions import OpenTransaction
+from tsctl.restore.transactions import MAX_PRODUCER_EPOCH, OpenTransaction
 
 _LARGEST: Final = 1 << 30  # ten million segments
 _Text = Annotated[str, limited(1 << 20)]
 _Broker = Annotated[int, between(0, MAX_INT32)]
+_TopicId = Annotated[str, limited(22, r"[A-Za-z0-9_-]{22}")]
+# What a fetch writes: the name is joined to the path of a partition's directory.
+_FileName = Annotated[
+    str, limited(64, rf"[0-9]{{{OFFSET_DIGITS}}}\.(log|index|timeindex|txnindex)|leader-epoch-checkpoint")
+]
+
+
+def _segment_key(value: object) -> str:
+    found = text(value)
+    name = SegmentName.parse(found.rpartition("/")[2])
+    if name is None or name[1] != LOG_SUFFIX or not is_key(found):
+        raise ValueError(f"{shown(found)} is not the key of a segment's `.log`")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,7 @@ class Source:
         time_max: greatest timestamp in ms; None if unknown.
     """
 
-    key: str
+    key: Annotated[str, FieldKind(_segment_key)]
     size: int
     crc32c: Crc32c | None
     time_max: Annotated[int, between(MIN_INT64)] | None
@@ -112,6 +128,16 @@ class PartitionPlan(StoredObject, version=None, expected="the plan of a partitio
     epochs: StoredEpochs
     lineage: StoredLineage | None
     notes: tuple[_Text, ...]
+
+    def check(self) -> None:
+        """Check that the steps ascend within the bounds, and that a broker can have the markers and the replicas."""
+        bounds = [self.start, *(bound for step in self.steps for bound in (step.start, step.end)), self.end]
+        if bounds != sorted(bounds) or self.log_end > MAX_INT64 or not all(step.sources for step in self.steps):
+            raise ValueError(f"offsets {shown(bounds)}: ascending ones, with an object for each step, are expected")
+        if any(each.producer_epoch > MAX_PRODUCER_EPOCH for each in self.ended):
+            raise ValueError(f"producer epochs from -1 to {MAX_PRODUCER_EPOCH} are expected")
+        if not self.replicas or len({*self.replicas}) < len(self.replicas):
+            raise ValueError(f"replicas {shown(self.replicas)}: different brokers are expected")
 
     @property
     def log_end(self) -> int:
@@ -175,11 +201,16 @@ class Document(StoredObject):
 
         Raises:
             CorruptData, NewerFormat: it is another file.
+            OperatorError: it cannot be read.
         """
         try:
-            return cls.decode(path.read_bytes(), str(path))
+            with path.open("rb") as file:
+                data = file.read(cls._form.most + 1)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise OperatorError(f"{path}: {error.strerror}; mend it, and repeat the command") from error
+        return cls.decode(data, str(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +236,12 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
     groups: GroupsPlan
     commands: tuple[_Text, ...]
     absent: tuple[TopicName, ...] = ()
+
+    def check(self) -> None:
+        """Check the directories: each is of its topic."""
+        for name, topic in self.topics.items():
+            if not is_directory_of(name, topic.directory):
+                raise ValueError(f"{shown(topic.directory)} is not a directory of topic {name}")
 
     @property
     def partitions(self) -> dict[TopicPartition, PartitionPlan]:
@@ -236,7 +273,7 @@ class Created(Document, expected="a record of created topics", most=_LARGEST):
 
     plan: str
     kafka: str
-    topics: Mapping[TopicName, str | None]
+    topics: Mapping[TopicName, _TopicId | None]
 
 
 class Done(StrEnum):
@@ -280,7 +317,7 @@ class HostRecord(Document, expected="a record of a host", most=_LARGEST):
 class FileEntry:
     """A complete file of a partition."""
 
-    name: str
+    name: _FileName
     size: int
     crc32c: Crc32c
 
@@ -306,6 +343,12 @@ class Staged(Document, expected="a state of a partition's files", most=_LARGEST)
     still_open: Annotated[tuple[OpenTransaction, ...], "open"] = ()
     damaged: tuple[_Text, ...] = ()
     complete: bool = False
+
+    def is_of(self, plan: PartitionPlan) -> bool:
+        """Return whether a fetch of a plan can have reached this state."""
+        if self.complete:
+            return (self.steps, self.end) == (len(plan.steps), plan.log_end)
+        return self.steps <= len(plan.steps) and self.end == (plan.steps[self.steps - 1].end if self.steps else 0)
 
 
 _T = TypeVar("_T", bound=Document)

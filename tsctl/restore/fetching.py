@@ -88,6 +88,11 @@ class PartitionFetch:
         self._staging.mkdir(exist_ok=True)
         found = Staged.load(self._staging / STATE)
         if found is not None and found.plan == self._state.plan:
+            if not found.is_of(self._plan):
+                raise CorruptData(
+                    f"{self._staging / STATE}: {found.steps} steps up to offset {found.end}, which are not the plan's; "
+                    f"remove {self._staging}, and run `tsctl restore fetch` on this host again"
+                )
             self._state = found
         self._advance(sum(source.size for step in self._plan.steps[: self._state.steps] for source in step.sources))
         self._transactions = Transactions(self._state.still_open)

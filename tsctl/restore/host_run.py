@@ -111,7 +111,7 @@ class HostRun:
         """
         self._check_unchecked()
         self._directory.check_hosts(Done.FETCHED)
-        states = {name: staged(place_of, self._plan_id) for name, place_of in self.places.items()}
+        states = {name: self._staged(name) for name in self.places}
         with _disk_errors(), self._host.stopped():
             self._check_empty(states)
             self._host.lock()
@@ -140,7 +140,7 @@ class HostRun:
             if self._host.is_locked:
                 with self._host.stopped():
                     for name, directory in self.places.items():
-                        state = staged(directory, self._plan_id)
+                        state = self._staged(name)
                         check_placed(directory, state)
                         self._check_record(name, state)
                     self._host.unlock()
@@ -151,8 +151,11 @@ class HostRun:
     @property
     def damaged(self) -> Iterator[str]:
         """The places of stored segments that were left out, because the old broker's files were damaged there."""
-        for directory in self.places.values():
-            yield from staged(directory, self._plan_id).damaged
+        for name in self.places:
+            yield from self._staged(name).damaged
+
+    def _staged(self, name: TopicPartition) -> Staged:
+        return staged(self.places[name], self._plan_id, self.partitions[name])
 
     def _check_unchecked(self) -> None:
         """Check that this host was not checked yet: its broker may have new records."""

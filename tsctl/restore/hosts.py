@@ -166,14 +166,18 @@ def replica_of(state: Staged) -> Replica:
     return Replica(state.end, sum(entry.size for entry in state.files), crc32c("".join(lines).encode()))
 
 
-def staged(directory: Path, plan_id: str) -> Staged:
+def staged(directory: Path, plan_id: str, plan: PartitionPlan) -> Staged:
     """Return the complete state of a partition's files.
+
+    Args:
+        plan_id: of the plan.
+        plan: of the partition.
 
     Raises:
         QueryError: they are not complete.
     """
     found = Staged.load(directory / STAGING / STATE)
-    if found is None or found.plan != plan_id or not found.complete:
+    if found is None or found.plan != plan_id or not (found.complete and found.is_of(plan)):
         raise QueryError(f"{directory}: its files are not complete; run `tsctl restore fetch` on this host again")
     return found
 

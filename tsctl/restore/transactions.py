@@ -5,13 +5,14 @@ A transaction begins with a producer's first transactional batch after its last 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from ts_common.archive.stored_object import between
-from ts_common.json_objects import MAX_INT32
 from ts_common.log_format.framing import NO_PRODUCER, BatchHeader
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
+
+MAX_PRODUCER_EPOCH: Final = (1 << 15) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class OpenTransaction:
     """
 
     producer_id: int
-    producer_epoch: Annotated[int, between(-1, MAX_INT32)]
+    producer_epoch: Annotated[int, between(-1, MAX_PRODUCER_EPOCH)]
     first_offset: int
     time: Annotated[int, between(-1)]
 
