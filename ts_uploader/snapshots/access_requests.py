@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ts_common.archive.snapshots import Acl, Quota, User
-from ts_uploader.broker_connection.connection import NO_TAGS, Api, BrokerConnection
-from ts_uploader.broker_connection.encoding import string
+from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
+from ts_common.broker_connection.encoding import string
 from ts_uploader.snapshots.cluster_requests import CLUSTER_DENIED, request_failed
 
 _ANY: Final = b"\1"

@@ -23,9 +23,9 @@ from dataclasses import replace
 from typing import Final
 
 from ts_common.archive.snapshots import DEFAULTS, LARGEST, Broker, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
+from ts_common.broker_connection.connection import BrokerConnection
+from ts_common.broker_connection.security import Security
 from ts_common.model import TopicPartition
-from ts_uploader.broker_connection.connection import BrokerConnection
-from ts_uploader.broker_connection.security import Security
 from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
 from ts_uploader.snapshots.cluster_requests import (
     ConfigSource,

@@ -23,10 +23,10 @@ from enum import IntEnum
 from typing import Final
 
 from ts_common.archive.snapshots import Configs, GroupOffset
+from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
+from ts_common.broker_connection.encoding import Reader, string
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
-from ts_uploader.broker_connection.connection import NO_TAGS, Api, BrokerConnection
-from ts_uploader.broker_connection.encoding import Reader, string
 
 _ALL: Final = b"\xff\xff\xff\xff"  # a null list
 _NO_BOOLEAN: Final = b"\0"

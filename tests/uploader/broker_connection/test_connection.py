@@ -11,18 +11,19 @@ import pytest
 from dev.local.kafka.cluster import LocalCluster
 from tests.fuzz.answers.broker import FakeBroker
 from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, STORE_PASSWORD
-from ts_common.errors import ConfigurationError, CorruptData, TieredStorageError
-from ts_uploader.broker_connection.connection import (
+from ts_common.broker_connection.connection import (
     Api,
     BrokerConnection,
     LoginRejected,
     NoAnswer,
     UnsupportedRequest,
 )
-from ts_uploader.broker_connection.encoding import compact_string
-from ts_uploader.broker_connection.security import security_of
+from ts_common.broker_connection.encoding import compact_string
+from ts_common.broker_connection.security import security_of
+from ts_common.errors import ConfigurationError, CorruptData, TieredStorageError
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.snapshots.access_requests import describe_client_quotas
+from ts_uploader.snapshots.snapshot_writer import read_key_store
 
 SECONDS = 20.0
 QUOTAS = b"\0\0\0\0\0"
@@ -71,7 +72,9 @@ def test_a_request_is_answered_through_each_security_protocol(
     secured_kraft: LocalCluster, listener: str, overrides: Mapping[str, str]
 ) -> None:
     """The broker's own file is enough; several requests pass one connection."""
-    with BrokerConnection(security_of(settings(secured_kraft, listener, **overrides)), SECONDS) as connection:
+    with BrokerConnection(
+        security_of(settings(secured_kraft, listener, **overrides), read_key_store=read_key_store), SECONDS
+    ) as connection:
         assert connection.features["metadata.version"] > 20
         for _ in range(2):
             assert describe_client_quotas(connection) is not None
@@ -97,7 +100,7 @@ def test_a_login_that_a_side_rejects_is_named_without_its_password(
     """The message has the broker's reason."""
     given = settings(secured_kraft, listener, **overrides)
     with pytest.raises(LoginRejected, match=text) as refused:
-        BrokerConnection(security_of(given), SECONDS)
+        BrokerConnection(security_of(given, read_key_store=read_key_store), SECONDS)
     assert "guessed" not in str(refused.value)
     assert PASSWORD not in str(refused.value)
 
@@ -105,7 +108,7 @@ def test_a_login_that_a_side_rejects_is_named_without_its_password(
 def test_a_denied_request_is_not_an_empty_answer(secured_kraft: LocalCluster) -> None:
     """A guest may not describe quotas: None, and not an empty tuple."""
     given = settings(secured_kraft, "SECRET", sasl__username="guest2", sasl__password=PASSWORD)
-    with BrokerConnection(security_of(given), SECONDS) as connection:
+    with BrokerConnection(security_of(given, read_key_store=read_key_store), SECONDS) as connection:
         assert describe_client_quotas(connection) is None
 
 
@@ -207,8 +210,15 @@ def test_a_broker_that_does_not_listen_or_that_ends_the_connection_gave_no_answe
 def test_a_setting_that_this_connection_lacks_is_named(given: Mapping[str, str], text: str) -> None:
     """What librdkafka supports and this connection does not is an error, and never ignored."""
     with pytest.raises(ConfigurationError, match=text) as refused:
-        security_of({"bootstrap.servers": "localhost:9092", **given})
+        security_of({"bootstrap.servers": "localhost:9092", **given}, read_key_store=read_key_store)
     assert STORE_PASSWORD not in str(refused.value)
+
+
+def test_a_key_store_that_no_caller_can_read_is_named() -> None:
+    """`tsctl` reads no PKCS#12: a connection without its certificate would be another identity."""
+    given = {"bootstrap.servers": "localhost:9092", "security.protocol": "ssl", "ssl.keystore.location": "/own.p12"}
+    with pytest.raises(ConfigurationError, match=r"ssl\.keystore\.location: not supported"):
+        security_of(given)
 
 
 def test_certificates_and_keys_may_be_texts(secured_kraft: LocalCluster, tmp_path: Path) -> None:
@@ -230,4 +240,4 @@ def test_certificates_and_keys_may_be_texts(secured_kraft: LocalCluster, tmp_pat
         "ssl.certificate.location": str(tmp_path / "own.pem"),
     }
     for given in (texts, files):
-        BrokerConnection(security_of({**address, **given}), SECONDS).close()
+        BrokerConnection(security_of({**address, **given}, read_key_store=read_key_store), SECONDS).close()

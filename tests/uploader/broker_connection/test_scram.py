@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
+from ts_common.broker_connection.scram import ScramClient
 from ts_common.errors import CorruptData
 from ts_endpoint.security.scram import ScramExchange, ScramMechanism, keys_of, parse_first
-from ts_uploader.broker_connection.scram import ScramClient
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)

@@ -38,13 +38,13 @@ from ts_common.archive.snapshots import (
     Topic,
     User,
 )
+from ts_common.broker_connection.connection import NoAnswer
+from ts_common.broker_connection.security import security_of
 from ts_common.config.cluster_config import parse_config
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_common.store.contract import Condition, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
-from ts_uploader.broker_connection.connection import NoAnswer
-from ts_uploader.broker_connection.security import security_of
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.findings import Severity
 from ts_uploader.leadership.kraft.listener import client_settings

@@ -5,17 +5,15 @@ The stores are read for each connection. So a certificate that was renewed on th
 - ZooKeeper's `ZKHostnameVerifier` accepts a certificate that names the host or its address. OpenSSL compares one of
   them. If the certificate does not name the host, a second connection compares the address.
 - Java trusts each certificate of the trust store, also one that is not self-signed (partial chains).
-- OpenSSL loads a certificate's key from a file only. That file is in memory, unnamed, and is removed after the call.
 """
 
-import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from ts_common.broker_connection.security import load_own_certificate
 from ts_common.errors import ConfigurationError
 from ts_uploader.leadership.zookeeper.jks import StoreError
 from ts_uploader.leadership.zookeeper.security import SOURCE, Store, Tls
@@ -72,18 +70,6 @@ def connect_tls(
         if error.verify_code != _NO_SUCH_HOST or host == address[0]:
             raise
     return _shake_hands(context, address, address[0], seconds)
-
-
-def load_own_certificate(context: ssl.SSLContext, pem: bytes, password: str = "") -> None:
-    """Give a context its own key and certificates, which OpenSSL loads only from a file: here from one in memory.
-
-    Raises:
-        ssl.SSLError: OpenSSL cannot use them.
-    """
-    descriptor = os.memfd_create("ts-uploader", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  (a descriptor has no path)
-        file.write(pem)
-        context.load_cert_chain(Path(f"/proc/self/fd/{descriptor}"), password=password)
 
 
 def why_tls_failed(error: OSError) -> str | None:

@@ -17,11 +17,11 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Final, Self
 
+from ts_common.broker_connection.encoding import Reader, compact_string, sized_bytes, string
+from ts_common.broker_connection.scram import ScramClient
+from ts_common.broker_connection.security import PLAIN, Login, Security
 from ts_common.errors import CorruptData, OperatorError, TransientError
 from ts_common.installed import version as installed_version
-from ts_uploader.broker_connection.encoding import Reader, compact_string, sized_bytes, string
-from ts_uploader.broker_connection.scram import ScramClient
-from ts_uploader.broker_connection.security import PLAIN, Login, Security
 
 LARGEST: Final = 16 << 20  # bytes of a response, as in the settings of librdkafka's client
 NO_TAGS: Final = b"\0"  # the end of a structure without tagged fields
