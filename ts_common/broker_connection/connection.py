@@ -34,6 +34,7 @@ _FINALIZED_FEATURES: Final = 2  # tag
 class Api(IntEnum):
     """The requests that this connection sends."""
 
+    LIST_OFFSETS = 2
     METADATA = 3
     OFFSET_FETCH = 9
     LIST_GROUPS = 16
@@ -42,8 +43,11 @@ class Api(IntEnum):
     DESCRIBE_ACLS = 29
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
+    ALTER_PARTITION_REASSIGNMENTS = 45
     DESCRIBE_CLIENT_QUOTAS = 48
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 class NoAnswer(TransientError):

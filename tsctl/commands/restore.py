@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -21,7 +22,7 @@ from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.restore.continuing import continue_archive, hold_topics
-from tsctl.restore.documents import HostRecord, RestoreDirectory, RestorePlan
+from tsctl.restore.documents import HostRecord, RestoreDirectory, RestorePlan, Seed
 from tsctl.restore.exactly_once import with_producers
 from tsctl.restore.files import write_file
 from tsctl.restore.groups import OFFSETS_TOPIC, Commits, archived_commits
@@ -31,6 +32,7 @@ from tsctl.restore.loss import due_by_retention
 from tsctl.restore.plan_making import Snapshots, Wanted, make_plan
 from tsctl.restore.planning import INTERNAL
 from tsctl.restore.texts import plan_text
+from tsctl.restore.transactions import Coordinated
 from tsctl.verify.run import CommandConfigOption
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ EndOption = Annotated[
     list[str] | None,
     typer.Option("--end", help="Restore a partition below an offset, as in orders-0=4711.", metavar="PARTITION=OFFSET"),
 ]
+_SEED: Final = re.compile(r"(?P<broker>[0-9]{1,9})@(?P<address>\S+:[0-9]{1,5})", re.ASCII)
 _END: Final = re.compile(r"(?P<partition>[^=]+)=(?P<offset>[0-9]{1,18})", re.ASCII)
 _MEGABYTE: Final = 1_000_000
 
@@ -70,6 +73,18 @@ def plan(
     ] = None,
     at: AtOption = None,
     end: EndOption = None,
+    seed: Annotated[
+        str | None,
+        typer.Option(
+            "--seed",
+            help="A temporary broker that gets deleted topics beside running brokers, and where this host reaches it.",
+            metavar="ID@HOST:PORT",
+        ),
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None, typer.Option("--bootstrap-server", help="With --seed: the running brokers.")
+    ] = None,
+    command_config: CommandConfigOption = None,
     configurations: Annotated[
         Path | None,
         typer.Option(
@@ -84,12 +99,20 @@ def plan(
 ) -> None:
     """Write the plan of a restore: read it, and approve it by the next step. Exit code 1: records are lost."""
     output = Output(as_json)
-    wanted = wanted_of(brokers, replication_factor, at, end or (), configurations)
+    wanted = wanted_of(brokers, replication_factor, at, end or (), configurations, seed)
+    if (wanted.seed is None) is not (bootstrap_server is None) or (wanted.seed is not None and not topics):
+        raise ConfigurationError(SOURCE, ["--seed: --bootstrap-server and the names of topics are expected with it"])
     path = RestoreDirectory.plan_file(directory)
     if path.exists():
         raise QueryError(f"{path}: exists; a plan is not changed. Use another directory, or remove this one")
     with open_archive(given.name(), output.warn) as archive:
-        made = plan_archive(given, archive, topics or (), wanted, output)
+        coordinated = None
+        if wanted.seed is not None and bootstrap_server is not None:
+            from tsctl.restore.serving_cluster import check_transactions, read_coordinated  # noqa: PLC0415  (librdkafka)
+
+            coordinated = read_coordinated(_new_cluster(bootstrap_server, command_config), wanted.seed)
+            check_transactions(coordinated, dict.fromkeys(topics or ()))
+        made = plan_archive(given, archive, topics or (), wanted, output, coordinated)
     directory.mkdir(parents=True, exist_ok=True)
     text = "\n".join(plan_text(made, rate, now_ms()))
     write_file(directory / "plan.txt", f"{text}\n".encode())
@@ -120,23 +143,33 @@ def create(
     no_archive: Annotated[bool, typer.Option("--no-archive", help="No agent will ship the new cluster.")] = False,
     given: ArchiveOptions,
 ) -> None:
-    """Create the plan's topics on the new cluster, without retention, and record where its archive continues."""
+    """Create the plan's topics without retention, and record where their archive continues."""
     output = Output(as_json=False)
-    if (continued_in is None) is not no_archive:
-        raise ConfigurationError(SOURCE, ["one of --continued-in and --no-archive is expected"])
     restored = RestoreDirectory(directory)
+    plan, seed = restored.plan, restored.plan.seed
+    if seed is None and (continued_in is None) is not no_archive:
+        raise ConfigurationError(SOURCE, ["one of --continued-in and --no-archive is expected"])
+    if seed is not None and continued_in is not None:
+        raise ConfigurationError(SOURCE, ["--continued-in: with a seed the topics continue in their own archive"])
     cluster = _new_cluster(bootstrap_server, command_config)
     from tsctl.restore.new_cluster import create_topics  # noqa: PLC0415  (librdkafka)
+    from tsctl.restore.serving_cluster import Serving, check_serving  # noqa: PLC0415
 
-    created = create_topics(cluster, restored.plan)
-    if continued_in is not None:
-        with (
-            open_archive(given.name(), output.warn) as old,
-            open_archive(name_archive(continued_in, None), output.warn) as new,
-        ):
-            hold_topics(old, restored.plan, output.warn)
-            for location in continue_archive(old, new, restored.plan, created):
-                output.text(f"restored.json written in {location}; start no agent before `finish`")
+    if seed is not None:
+        check_serving(plan, seed, Serving.read(cluster, plan, seed))
+    created = create_topics(cluster, plan)
+    if seed is not None:  # groups may have members again afterwards: no client reaches the topic yet
+        _set_offsets(cluster, plan, output)
+    if not no_archive:
+        with ExitStack() as opened:
+            old = opened.enter_context(open_archive(given.name(), output.warn))
+            new = old
+            if continued_in is not None:
+                new = opened.enter_context(open_archive(name_archive(continued_in, None), output.warn))
+            hold_topics(old, plan, output.warn)
+            for location in continue_archive(old, new, plan, created):
+                when = "before `finish`" if seed is None else f"beside broker {seed.broker}"
+                output.text(f"restored.json written in {location}; start no agent {when}")
     created.save(restored.created_file)  # at the end: without it no later step runs
     output.text(f"{counted(len(created.topics), 'topic')} created, without retention: {restored.created_file}")
 
@@ -179,6 +212,36 @@ def check(directory: DirectoryArgument, server_properties: ServerPropertiesOptio
     Output(as_json=False).text("complete on all hosts; this broker is unlocked: start it")
 
 
+@restore.command("move")
+def move(
+    directory: DirectoryArgument,
+    bootstrap_server: BootstrapServerOption,
+    command_config: CommandConfigOption = None,
+    throttle: Annotated[
+        int | None, typer.Option("--throttle", min=1, help="Megabytes per second that each broker copies.")
+    ] = None,
+) -> None:
+    """Compare the offsets on the seed, and move its partitions to their brokers: clients reach them from then on."""
+    output = Output(as_json=False)
+    restored = RestoreDirectory(directory)
+    cluster = _new_cluster(bootstrap_server, command_config)
+    from tsctl.restore.serving_cluster import move_home  # noqa: PLC0415  (librdkafka)
+
+    rate = None if throttle is None else throttle * _MEGABYTE
+    left = move_home(cluster, restored.plan, restored.created(), rate, output.text)
+    seed = restored.plan.seed
+    broker = "" if seed is None else seed.broker
+    if left:
+        raise QueryError(
+            f"the topics of the plan are moved, but broker {broker} has other replicas: {', '.join(left[:10])}; a "
+            "topic that was created meanwhile got them: move them with kafka-reassign-partitions.sh, and repeat "
+            "the command"
+        )
+    output.text(f"broker {broker} has no replica: stop it; with KRaft then unregister it:")
+    output.text(f"kafka-cluster.sh unregister --bootstrap-server {bootstrap_server} --id {broker}")
+    output.text("next: tsctl restore finish --configurations")
+
+
 @restore.command("finish")
 def finish(
     directory: DirectoryArgument,
@@ -197,12 +260,11 @@ def finish(
     cluster = _new_cluster(bootstrap_server, command_config)
     from tsctl.restore.new_cluster import check_offsets, configure_topics  # noqa: PLC0415  (librdkafka)
 
-    check_offsets(cluster, restored.plan, restored.created())
+    check_offsets(cluster, restored.plan if restored.plan.seed is None else restored.plan.at_homes, restored.created())
     output.text(f"{counted(len(restored.plan.partitions), 'partition')}: start, end and in-sync replicas as planned")
     if not configurations:
-        for group, offsets in restored.plan.groups.offsets.items():
-            cluster.set_offsets(group, offsets)
-        output.text(f"{counted(len(restored.plan.groups.offsets), 'group')}: offsets set")
+        if restored.plan.seed is None:
+            _set_offsets(cluster, restored.plan, output)
         for line in restored.plan.commands:
             output.text(line)
         output.text("next: tsctl restore finish --configurations")
@@ -219,34 +281,58 @@ def finish(
     output.text(f"{counted(len(restored.plan.topics), 'topic')}: configurations set")
 
 
+def _set_offsets(cluster: "NewCluster", plan: RestorePlan, output: Output) -> None:
+    for group, offsets in plan.groups.offsets.items():
+        cluster.set_offsets(group, offsets)
+    output.text(f"{counted(len(plan.groups.offsets), 'group')}: offsets set")
+
+
 def _said(output: Output, record: HostRecord, what: str, following: str) -> None:
     held = record.partitions.values()
     output.text(f"{what}: {counted(len(held), 'replica')}, {size(sum(each.size for each in held))}; {following}")
 
 
 def plan_archive(
-    given: ArchiveOptions, archive: OpenArchive, topics: Sequence[str], wanted: Wanted, output: Output
+    given: ArchiveOptions,
+    archive: OpenArchive,
+    topics: Sequence[str],
+    wanted: Wanted,
+    output: Output,
+    coordinated: Iterable[Coordinated] | None = None,
 ) -> RestorePlan:
     """Return the plan for topics of an open archive; without topics for all but Kafka's own.
+
+    Args:
+        coordinated: as in `make_plan`.
 
     Raises:
         Others: as `OpenArchive.topics`, `Snapshots.read` and `make_plan`.
     """
     held = [entry for entry in archive.topics(topics) if entry.topic.name not in INTERNAL]
-    snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
+    names = {entry.topic.name for entry in held}
+    snapshots = (
+        Snapshots.read(archive.stores, archive.keys, wanted.at)
+        if wanted.seed is None
+        else Snapshots.of_deleted(archive.stores, archive.keys, wanted.at, names)
+    )
     committed: Commits = {}
     if OFFSETS_TOPIC in archive.known_names():
         (offsets,) = archive.topics((OFFSETS_TOPIC,))
         committed = with_producers(archived_commits(_committed(given, wanted.at, output)), offsets)
     locations = [store.location for store in archive.stores]
-    made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations)
+    made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations, coordinated)
     if topics or snapshots.cluster is None:
         return made
     return replace(made, absent=tuple(sorted(snapshots.cluster.topics.keys() - made.topics.keys() - INTERNAL)))
 
 
 def wanted_of(
-    brokers: str, factor: int | None, at: str | None, end: Sequence[str], configurations: Path | None
+    brokers: str,
+    factor: int | None,
+    at: str | None,
+    end: Sequence[str],
+    configurations: Path | None,
+    seed: str | None = None,
 ) -> Wanted:
     """Return what the options choose.
 
@@ -275,9 +361,13 @@ def wanted_of(
             settings = {topic: {str(k): str(v) for k, v in each.items()} for topic, each in found.items()}
         except (OSError, AttributeError) as error:
             problems.append(f"--configurations={configurations}: {error}")
+    matched = None if seed is None else _SEED.fullmatch(seed)
+    if seed is not None and (matched is None or matched["broker"] in ids):
+        problems.append(f"--seed={seed}: the id of a broker that is not in --brokers is expected, as in 9@host:9092")
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    return Wanted(moment, ends, tuple(map(int, ids)), factor, settings)
+    chosen = None if matched is None else Seed(int(matched["broker"]), matched["address"])
+    return Wanted(moment, ends, tuple(map(int, ids)), factor, settings, chosen)
 
 
 def _committed(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ts_common.archive.directories import TopicDirectories, list_topics
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import INCARNATIONS_NAME, LOG_START_NAME, ClusterKeys, PartitionKeys
+from ts_common.archive.restored import Restored
 from ts_common.archive.stored_object import StoredObject
 from ts_common.errors import PreconditionFailed, QueryError
 from ts_common.model import TopicPartition
@@ -40,7 +41,8 @@ def read_topic_incarnations(
 ) -> Iterator[TopicIncarnation]:
     """Yield the incarnations of each topic, oldest first, in the order of the topics' names; and old places.
 
-    Agents write the list of incarnations. So an incarnation is not over for longer than the list has not changed.
+    Agents write the list of incarnations. So an incarnation is not over for longer than the list has not changed. The
+    former place of a restored topic is not over.
 
     Args:
         has: whether readers read a topic from this store.
@@ -49,6 +51,7 @@ def read_topic_incarnations(
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
+    former = _former_places(store, keys, skip)
     for topic, listed in sorted(list_topics(store, keys).items()):
         if not has(topic):
             yield from _old_places(store, keys, topic, listed)
@@ -61,7 +64,22 @@ def read_topic_incarnations(
         several = len({entry.directory for entry in incarnations.entries}) > 1 and etag is not None
         written = int(store.head(keys.incarnations(topic)).modified * 1000) if several else 0
         for incarnation in _of(incarnations, written):
-            yield replace(incarnation, partitions=tuple(_partitions(keys, topic, listed, incarnation.directory)))
+            is_former = former is None or incarnation.directory in former
+            yield replace(
+                incarnation,
+                over_since=None if is_former else incarnation.over_since,
+                partitions=tuple(_partitions(keys, topic, listed, incarnation.directory)),
+            )
+
+
+def _former_places(store: ObjectStore, keys: ClusterKeys, skip: Callable[[Skipped], None]) -> set[str] | None:
+    """Return the directories whose records readers return below a restored log; None if all may be such."""
+    try:
+        record = Restored.read(store, keys.restored)
+    except UNREADABLE as error:
+        skip(Skipped(keys.restored, str(error)))
+        return None
+    return {each.directory for each in record.topics.values() if each.cluster == keys.cluster} if record else set()
 
 
 def _of(incarnations: Incarnations, written: int) -> Iterator[TopicIncarnation]:

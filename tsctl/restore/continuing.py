@@ -1,6 +1,7 @@
 """The archive that continues a restored cluster: its `restored.json`, and a hold on the old topics.
 
-The collector of the new archive reads no other cluster's prefix, so only a hold keeps the old history there.
+The collector of the new archive reads no other cluster's prefix, so only a hold keeps the old history there. If a topic
+continues in the same archive, its collector reads `restored.json` and keeps the former place, so the hold ends.
 """
 
 import getpass
@@ -17,6 +18,7 @@ from tsctl.holds import add_hold
 from tsctl.restore.documents import Created, RestorePlan
 
 _PURPOSE = "restore"
+_DAYS_BESIDE = 7 * 86_400_000  # ms of a hold beside a running cluster: it would also hold what the topic gets
 
 
 def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]) -> None:
@@ -33,6 +35,7 @@ def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]
             topics=tuple(names[first : first + MOST_TOPICS]),
             reason="restored: the new cluster's archive refers to the records here",
             time=plan.time,
+            until=None if plan.seed is None else plan.time + _DAYS_BESIDE,
             purpose=_PURPOSE,
         )
         add_hold(old.stores, old.keys, hold, warn)

@@ -11,7 +11,7 @@ plan by its id, so that no step uses a record of another plan.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
@@ -115,6 +115,8 @@ class PartitionPlan(StoredObject, version=None, expected="the plan of a partitio
         ended: in the order of their markers.
         epochs: of the archive's commit, and its lineage: `restored.json` has them.
         notes: what a person should read before approving.
+        homes: with a seed, the broker ids that the last step moves the partition to; `replicas` is the seed alone.
+        left_open: transactions that get no marker, so that Kafka recovers the segments from the first of them on.
     """
 
     start: int
@@ -128,6 +130,8 @@ class PartitionPlan(StoredObject, version=None, expected="the plan of a partitio
     epochs: StoredEpochs
     lineage: StoredLineage | None
     notes: tuple[_Text, ...]
+    homes: Annotated[tuple[_Broker, ...], Presence.MAY_LACK] = ()
+    left_open: Annotated[tuple[OpenTransaction, ...], Presence.MAY_LACK] = ()
 
     def check(self) -> None:
         """Check that the steps ascend within the bounds, and that a broker can have the markers and the replicas."""
@@ -181,6 +185,18 @@ class GroupsPlan(StoredObject, version=None, expected="the groups of a plan"):
     notes: Annotated[tuple[_Text, ...], Presence.MAY_LACK] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The temporary broker that gets the files of topics beside brokers that serve others.
+
+    Attributes:
+        address: `host:port` where this tool reaches it, although clients do not.
+    """
+
+    broker: _Broker
+    address: _Text
+
+
 class Document(StoredObject):
     """A file of the directory.
 
@@ -225,6 +241,7 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
         at: ms since the epoch: the time of the cut; None for all that the archive has.
         commands: for ACLs, quotas and users: the operator runs them.
         absent: topics of the snapshot that the archive does not have.
+        seed: gets all files, beside brokers that serve other topics; None if all brokers are new.
     """
 
     plan: str
@@ -236,6 +253,16 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
     groups: GroupsPlan
     commands: tuple[_Text, ...]
     absent: tuple[TopicName, ...] = ()
+    seed: Annotated[Seed | None, Presence.MAY_LACK] = None
+
+    @property
+    def at_homes(self) -> "RestorePlan":
+        """The plan after the seed has left."""
+        topics = {
+            name: replace(topic, partitions={n: replace(p, replicas=p.homes) for n, p in topic.partitions.items()})
+            for name, topic in self.topics.items()
+        }
+        return replace(self, topics=topics, seed=None)
 
     def check(self) -> None:
         """Check the directories: each is of its topic."""

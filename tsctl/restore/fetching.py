@@ -225,16 +225,34 @@ class PartitionFetch:
             for one in self._transactions.open.values()
             if one.first_offset >= plan.stable  # below it compaction has removed a marker
         }
-        if left != {(one.producer_id, one.first_offset) for one in plan.ended}:
+        planned = [(one.producer_id, one.first_offset) for one in plan.ended]
+        planned += [(one.producer_id, one.first_offset) for one in plan.left_open]
+        if left != set(planned):
             raise CorruptData(
                 f"{self._keys.partition}: transactions of producers {sorted(left)} are open at {plan.end}, and the "
-                f"plan has {[(one.producer_id, one.first_offset) for one in plan.ended]}; make the plan again"
+                f"plan has {planned}; make the plan again"
             )
         written = self._write_markers(plan.end, plan.ended)
         epoch_start = self._state.epoch_start
         epochs = [] if epoch_start is None else [(FIRST_EPOCH, epoch_start)]
         written.append(self._write_small(EPOCHS_FILE, encode_leader_epoch_checkpoint(epochs)))
+        if plan.left_open:
+            written = self._drop_indexes(min(one.first_offset for one in plan.left_open), written)
         self._save(replace(self._state, end=plan.log_end, complete=True), written)
+
+    def _drop_indexes(self, first_open: int, written: Sequence[FileEntry]) -> list[FileEntry]:
+        """Remove each `.index` from the segment of the first open offset on; return what is left of `written`.
+
+        Kafka recovers a segment without it, and so tracks the open transactions: a later marker ends them rightly.
+        """
+        files = (*self._state.files, *written)
+        bases = [found[0].base for each in files if (found := SegmentName.parse(each.name)) is not None]
+        first = max(base for base in bases if base <= first_open)
+        dropped = {f"{SegmentName(base).stem}{_INDEX}" for base in bases if base >= first}
+        for name in dropped:
+            (self._staging / name).unlink(missing_ok=True)
+        self._state = replace(self._state, files=tuple(each for each in self._state.files if each.name not in dropped))
+        return [each for each in written if each.name not in dropped]
 
     def _save(self, state: Staged, written: Sequence[FileEntry]) -> None:
         sync_directory(self._staging)

@@ -1,9 +1,9 @@
-"""The new cluster, over Kafka's own protocol: topics, offsets, groups, configurations."""
+"""The cluster that gets the files, over Kafka's own protocol: topics, offsets, groups, configurations."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as TheirPartition
@@ -16,16 +16,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ResourceType,
 )
 
-from ts_common.errors import OperatorError, QueryError
+from ts_common.broker_connection.connection import BrokerConnection
+from ts_common.broker_connection.security import security_of
+from ts_common.errors import OperatorError, QueryError, TransientError
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
 from tsctl.restore.documents import Created, RestorePlan
+from tsctl.restore.raw_requests import EARLIEST, LATEST, list_offsets
 from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster, KafkaTopic
 
 # Until the last step nothing of a restored topic is deleted or compacted.
 UNLIMITED: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _LEADER_SECONDS: Final = 120
 _POLL_SECONDS: Final = 0.5
+_T = TypeVar("_T")
 
 
 class NewCluster:
@@ -41,6 +45,7 @@ class NewCluster:
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
         self.reading = KafkaCluster(bootstrap, properties)
+        self._properties = properties
         self._admin = AdminClient({"client.id": "tsctl", "log_level": 0, **properties, "bootstrap.servers": bootstrap})
 
     def cluster_id(self) -> str:
@@ -51,6 +56,35 @@ class NewCluster:
         """
         found: str = self._result(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS), "metadata").cluster_id
         return found
+
+    def brokers(self) -> dict[int, str]:
+        """Return `host:port` of each registered broker, as clients see it; the controller is first.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        found = self._result(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS), "metadata")
+        first = sorted(found.brokers.items(), key=lambda each: (each[0] != found.controller_id, each[0]))
+        return {number: f"{each.host}:{each.port}" for number, each in first}
+
+    def connect(self, address: str) -> BrokerConnection:
+        """Return a raw connection to one broker.
+
+        Raises:
+            ConfigurationError: a setting is not supported.
+            NoAnswer, LoginRejected, CorruptData: as `BrokerConnection`.
+        """
+        return BrokerConnection(security_of({**self._properties, "bootstrap.servers": address}), REQUEST_SECONDS)
+
+    def members(self, group: str) -> list[str]:
+        """Return the client ids of a group's members.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        asked = self._admin.describe_consumer_groups([group], request_timeout=REQUEST_SECONDS)
+        found = self._wait(asked[group], f"group {group}", {KafkaError.GROUP_ID_NOT_FOUND})
+        return [] if found is None else [each.client_id for each in found.members]
 
     def create(self, topic: str, replicas: Sequence[Sequence[int]], configurations: Mapping[str, str]) -> None:
         """Create a topic; it may exist already.
@@ -91,14 +125,7 @@ class NewCluster:
             ClusterAway, OperatorError: the request failed, also for one of the partitions.
         """
         theirs = [TheirPartition(each.topic, each.partition, offset) for each, offset in sorted(offsets.items())]
-        deadline = time.monotonic() + _LEADER_SECONDS
-        while True:
-            try:
-                return self._set_offsets(group, theirs)
-            except ClusterAway:  # a new cluster creates `__consumer_offsets` now
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_POLL_SECONDS)
+        retried(lambda: self._set_offsets(group, theirs))  # a new cluster creates `__consumer_offsets` now
 
     def _set_offsets(self, group: str, theirs: list[TheirPartition]) -> None:
         asked = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, theirs)])
@@ -117,8 +144,32 @@ class NewCluster:
             *(_entry(name, value, AlterConfigOpType.SET) for name, value in configurations.items()),
             *(_entry(name, "", AlterConfigOpType.DELETE) for name in removed),
         ]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        self._wait(self._admin.incremental_alter_configs([resource])[resource], f"topic {topic}")
+        self._alter(ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries))
+
+    def configure_broker(self, broker: int, name: str, value: str | None) -> None:
+        """Set a dynamic configuration of one broker; None removes it.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = _entry(name, value or "", operation)
+        self._alter(ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry]))
+
+    def setting_of_broker(self, broker: int, name: str) -> str | None:
+        """Return a configuration of one broker; None without one.
+
+        Raises:
+            ClusterAway, OperatorError: the request failed.
+        """
+        asked = ConfigResource(ResourceType.BROKER, str(broker))
+        entries = self._wait(self._admin.describe_configs([asked])[asked], f"broker {broker}")
+        found: str | None = entries[name].value if name in entries else None
+        return found
+
+    def _alter(self, resource: ConfigResource) -> None:
+        about = f"{resource.restype.name.lower()} {resource.name}"
+        self._wait(self._admin.incremental_alter_configs([resource])[resource], about)
 
     def _wait(self, future: "Future[Any]", about: str, fine: frozenset[int] | set[int] = frozenset()) -> Any:
         return self._result(lambda: future.result(REQUEST_SECONDS), about, fine)
@@ -132,6 +183,22 @@ class NewCluster:
             raise _translated(error.args[0], about) from error
         except TimeoutError as error:
             raise ClusterAway(f"{about}: no answer in {REQUEST_SECONDS:.0f} s") from error
+
+
+def retried(request: Callable[[], _T]) -> _T:
+    """Return the answer to a request; errors that end by themselves are retried for two minutes.
+
+    Raises:
+        TransientError: the last of them.
+    """
+    deadline = time.monotonic() + _LEADER_SECONDS
+    while True:
+        try:
+            return request()
+        except TransientError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
 
 
 def _entry(name: str, value: str, operation: AlterConfigOpType) -> ConfigEntry:
@@ -169,7 +236,7 @@ def create_topics(cluster: NewCluster, plan: RestorePlan) -> Created:
                 f"{partition}: the new cluster has replicas {exists}, the plan {list(part.replicas)}; delete the "
                 "topic there, then repeat the command"
             )
-    bounds = cluster.reading.bounds(plan.partitions)
+    bounds = retried(lambda: bounds_of(cluster, plan))
     if used := [str(name) for name, (_, last) in bounds.items() if last > 0]:
         raise QueryError(f"{', '.join(used[:10])}: the new cluster has records there; a restore needs empty topics")
     return Created(plan.plan, cluster.cluster_id(), {name: ids[name].topic_id for name in plan.topics})
@@ -206,6 +273,20 @@ def _is_led(state: tuple[list[int], list[int], int], replicas: int) -> bool:
     return leader >= 0 and len(in_sync) >= replicas
 
 
+def bounds_of(cluster: NewCluster, plan: RestorePlan) -> dict[TopicPartition, tuple[int, int]]:
+    """Return (log start offset, end) of each partition; of a seed by its own address, because clients do not reach it.
+
+    Raises:
+        ClusterAway, NoAnswer, RequestDelayed, OperatorError, CorruptData: a request failed.
+    """
+    if plan.seed is None:
+        return cluster.reading.bounds(plan.partitions)
+    with cluster.connect(plan.seed.address) as connection:
+        first = list_offsets(connection, plan.partitions, EARLIEST)
+        last = list_offsets(connection, plan.partitions, LATEST)
+    return {name: (first[name], last[name]) for name in plan.partitions}
+
+
 def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> None:
     """Check topic ids, leaders, in-sync replicas, first offsets and ends.
 
@@ -219,7 +300,7 @@ def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> N
         for name in plan.topics
         if name not in ids or ids[name].topic_id != created.topics[name]
     ]
-    bounds = cluster.reading.bounds(plan.partitions)
+    bounds = bounds_of(cluster, plan)
     for name, part in plan.partitions.items():
         replicas, in_sync, leader = found.get(name, ([], [], -1))
         if leader < 0 or len(in_sync) != len(part.replicas) or sorted(replicas) != sorted(part.replicas):

@@ -1,14 +1,14 @@
 """Makes the whole plan: topics and replicas of the archive and its newest snapshot, and the committed offsets."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.restored import Ended
-from ts_common.archive.snapshots import ClusterSnapshot, GroupsSnapshot
+from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Snapshot
 from ts_common.archive.snapshots import Topic as SnapshotTopic
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
@@ -16,11 +16,13 @@ from ts_common.store.contract import ObjectStore
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import HeldTopic
 from tsctl.restore.commands_for import commands_of
-from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, TopicPlan
+from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, Seed, TopicPlan
 from tsctl.restore.exactly_once import group_notes
 from tsctl.restore.groups import Commits, newest_commits, plan_groups
 from tsctl.restore.planning import Planned, end_transactions, new_plan_id, plan_partition, replicas_of
+from tsctl.restore.transactions import Coordinated
 
+_Snapshot = TypeVar("_Snapshot", bound=Snapshot)
 _EMPTY: Final = PartitionPlan(
     start=0,
     end=0,
@@ -46,6 +48,7 @@ class Wanted:
         brokers: ids of the new cluster.
         factor: replication factor; None for the snapshot's.
         configurations: by topic; they count instead of the snapshot's.
+        seed: gets all replicas until they are moved to `brokers`; None if all brokers are new.
     """
 
     at: int | None
@@ -53,6 +56,7 @@ class Wanted:
     brokers: tuple[int, ...]
     factor: int | None
     configurations: Mapping[str, Mapping[str, str]]
+    seed: Seed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,49 @@ class Snapshots:
             groups = max((each for each in (groups, other) if each), key=lambda each: each.time, default=None)
         return cls(cluster, groups)
 
+    @classmethod
+    def of_deleted(
+        cls, stores: Iterable[ObjectStore], keys: ClusterKeys, at: int | None, topics: Collection[str]
+    ) -> "Snapshots":
+        """Return what snapshots have of topics that the cluster may have deleted since.
+
+        Each topic is as the newest snapshot that names it has it. Kafka deletes the offsets of groups with a topic, one
+        group after the other. So each is the newest of the hour before the topic was seen last.
+
+        Raises:
+            CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `Snapshot.load`.
+        """
+        until = int(time.time() * 1000) if at is None else at
+        found, last, gone = dict[str, SnapshotTopic](), until, until
+        groups: dict[str, dict[TopicPartition, GroupOffset]] = {}
+        times: list[int] = []
+        for store in stores:
+            for snapshot in _newest_first(ClusterSnapshot, store, keys, 0, until):
+                new = {name: snapshot.topics[name] for name in snapshot.topics.keys() & topics - found.keys()}
+                found |= new
+                if new:
+                    last = snapshot.time
+                elif not found:
+                    gone = snapshot.time
+                if len(found) == len(topics):
+                    break
+            for one in _newest_first(GroupsSnapshot, store, keys, last - HOUR, gone + FIVE_MINUTES):
+                for group, offsets in one.groups.items():
+                    for partition, offset in offsets.items():
+                        if partition.topic in topics:
+                            times.append(one.time)
+                            groups.setdefault(group, {}).setdefault(partition, offset)
+        cluster = ClusterSnapshot(last, 0, None, found, {}, (), (), ()) if found else None
+        return cls(cluster, GroupsSnapshot(max(times), groups) if times else None)
+
+
+def _newest_first(
+    kind: type[_Snapshot], store: ObjectStore, keys: ClusterKeys, since: int, until: int
+) -> Iterator[_Snapshot]:
+    for at in reversed(kind.times(store, keys, max(since, 0))):
+        if at <= until and (found := kind.load(store, keys, at)) is not None:
+            yield found
+
 
 def make_plan(
     topics: Sequence[HeldTopic],
@@ -84,12 +131,14 @@ def make_plan(
     committed: Commits,
     cluster: str,
     locations: Sequence[str],
+    coordinated: Iterable[Coordinated] | None = None,
 ) -> RestorePlan:
     """Return the plan.
 
     Args:
         topics: of the archive, without Kafka's internal ones.
         committed: offsets of the archived `__consumer_offsets`, with their producers.
+        coordinated: as in `end_transactions`.
 
     Raises:
         QueryError: the choice does not fit the archive.
@@ -103,7 +152,7 @@ def make_plan(
         lambda found: plan_partition(found[0].store, found[1], wanted.at, wanted.ends.get(found[1].keys.partition)),
         catalogs,
     )
-    ended = end_transactions(planned)
+    ended = end_transactions(planned, coordinated)
     by_partition = {part.keys.partition: part for part in planned}
     known = {} if snapshots.cluster is None else snapshots.cluster.topics
     plans = {}
@@ -118,7 +167,8 @@ def make_plan(
         at=wanted.at,
         topics=plans,
         groups=GroupsPlan("none", None, {}),
-        commands=() if snapshots.cluster is None else tuple(commands_of(snapshots.cluster)),
+        commands=() if snapshots.cluster is None or wanted.seed else tuple(commands_of(snapshots.cluster)),
+        seed=wanted.seed,
     )
     groups = plan_groups(committed, snapshots.groups, plan.partitions)
     commits = newest_commits(committed, snapshots.groups)
@@ -140,14 +190,15 @@ def _topic_plan(
     if not factor:
         raise QueryError(f"topic {name}: no snapshot of metadata has its replication factor; set --replication-factor")
     count = max([*held, *before, -1]) + 1
-    replicas = replicas_of(name, count, wanted.brokers, factor, before)
+    homes = replicas_of(name, count, wanted.brokers, factor, before)
     partitions = {}
     for number in range(count):
         part = held.get(number)
+        replicas, later = (homes[number], ()) if wanted.seed is None else ((wanted.seed.broker,), homes[number])
         if part is None:  # without a segment in the archive
-            partitions[number] = replace(_EMPTY, replicas=replicas[number])
+            partitions[number] = replace(_EMPTY, replicas=replicas, homes=later)
         else:
-            partitions[number] = planned[part].finished(replicas[number], ended[part])
+            partitions[number] = planned[part].finished(replicas, ended[part], later)
     configurations = wanted.configurations.get(name)
     if configurations is None:
         configurations = (former.configs or {}) if former is not None else {}

@@ -27,7 +27,7 @@ from ts_common.wording import counted
 from ts_reader.query.timestamps import time_text
 from tsctl.restore.chain import Batch, clean, read_batches, united
 from tsctl.restore.documents import Hole, PartitionPlan, Source, Step
-from tsctl.restore.transactions import OpenTransaction, Transactions
+from tsctl.restore.transactions import Coordinated, OpenTransaction, Transactions
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 UNCUT: Final = frozenset({"_schemas"})  # records refer to its newest entries
@@ -61,8 +61,9 @@ class Planned:
         """Of the partition in the archive."""
         return self.view.keys
 
-    def finished(self, replicas: Sequence[int], ended: Sequence[Ended]) -> PartitionPlan:
-        """Return the plan."""
+    def finished(self, replicas: Sequence[int], ended: Sequence[Ended], homes: Sequence[int] = ()) -> PartitionPlan:
+        """Return the plan; transactions that `ended` does not have are left open."""
+        has_end = {(one.producer_id, one.first_offset) for one in ended}
         return PartitionPlan(
             start=min(self.view.start, self.end),
             end=self.end,
@@ -75,6 +76,8 @@ class Planned:
             epochs=self.view.epochs.below(self.end),
             lineage=self.view.lineage,
             notes=tuple(self.notes),
+            homes=tuple(homes),
+            left_open=tuple(one for one in self.still_open if (one.producer_id, one.first_offset) not in has_end),
         )
 
 
@@ -118,31 +121,55 @@ def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None
     return planned
 
 
-def end_transactions(parts: Sequence[Planned]) -> dict[TopicPartition, list[Ended]]:
+def end_transactions(
+    parts: Sequence[Planned], coordinated: Iterable[Coordinated] | None = None
+) -> dict[TopicPartition, list[Ended]]:
     """Return the ends of the transactions that are open at the end of each partition.
 
-    A transaction has its true end if another partition has a marker of it below its cut, else it is aborted. A marker
-    is of the same transaction if it is of the same producer and not older than the transaction's newest record: the
-    next transaction of a producer begins after all markers of this one.
+    A transaction has its true end if another partition has a marker of it below its cut, or its coordinator describes
+    it. Else it is aborted, or left open for its coordinator. A marker is of the same transaction if it is of the same
+    producer and not older than the transaction's newest record: the next transaction of a producer begins after all
+    markers of this one.
+
+    Args:
+        coordinated: what the coordinators of the running cluster describe; None if the cluster is lost.
     """
     wanted = {one.producer_id for part in parts for one in part.still_open}
     if not wanted:
         return {part.keys.partition: [] for part in parts}
     since = min(one.time for part in parts for one in part.still_open)
     markers = [marker for part in parts for marker in markers_of(part, since, wanted)]
+    known = None if coordinated is None else {each.producer_id: each for each in coordinated}
     found: dict[TopicPartition, list[Ended]] = {}
     for part in parts:
         found[part.keys.partition] = ended = []
         for one in part.still_open:
-            marker = _true_end(one, part.keys.partition, markers)
-            outcome = Outcome.ABORT if marker is None else marker.outcome
-            ended.append(Ended(one.producer_id, one.producer_epoch, one.first_offset, outcome))
-            why = "no restored partition has its marker" if marker is None else f"as in {marker.partition}"
+            outcome, why = _end_of(one, part.keys.partition, markers, known)
+            if outcome is not None:
+                ended.append(Ended(one.producer_id, one.producer_epoch, one.first_offset, outcome))
             part.notes.append(
                 f"the transaction of producer {one.producer_id} from offset {one.first_offset} on is open at "
-                f"{part.end}: {outcome} ({why})"
+                f"{part.end}: {outcome or 'left open'} ({why})"
             )
     return found
+
+
+def _end_of(
+    one: OpenTransaction,
+    partition: TopicPartition,
+    markers: Iterable["Marker"],
+    known: Mapping[int, Coordinated] | None,
+) -> tuple[Outcome | None, str]:
+    """Return the end of a transaction, and why; None to leave it open."""
+    if (marker := _true_end(one, partition, markers)) is not None:
+        return marker.outcome, f"as in {marker.partition}"
+    if known is None:
+        return Outcome.ABORT, "no restored partition has its marker"
+    coordinated = known.get(one.producer_id)
+    outcome = None if coordinated is None else coordinated.outcome_of(one)
+    if coordinated is None or outcome is None:
+        return None, "no restored partition has its marker, and its coordinator has no outcome of it"
+    return outcome, f"as its coordinator has of {coordinated.transactional_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ def plan_text(plan: RestorePlan, megabytes_per_second: int, now: int) -> Iterato
     for name, topic in plan.topics.items():
         parts = topic.partitions
         total = sum(part.size for part in parts.values())
-        factor = max((len(part.replicas) for part in parts.values()), default=0)
+        factor = max((len(part.homes or part.replicas) for part in parts.values()), default=0)
         yield f"topic {name}: {counted(len(parts), 'partition')}, replication factor {factor}, {size(total)}"
         for number, part in parts.items():
-            where = ",".join(map(str, part.replicas))
+            where = ", then ".join(",".join(map(str, each)) for each in (part.replicas, part.homes) if each)
             left = "" if part.end == part.stored_end else f"; the archive has {part.stored_end - part.end} more"
             yield f"  {name}-{number}: offsets {part.start} to {part.end}, {size(part.size)}, brokers {where}{left}"
             for hole in part.lost:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from ts_common.archive.restored import Outcome
 from ts_common.archive.stored_object import between
 from ts_common.log_format.framing import NO_PRODUCER, BatchHeader
 from ts_common.log_format.index_files import AbortedTransaction
@@ -29,6 +30,33 @@ class OpenTransaction:
     producer_epoch: Annotated[int, between(-1, MAX_PRODUCER_EPOCH)]
     first_offset: int
     time: Annotated[int, between(-1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinated:
+    """The last transaction of a transactional id, as its coordinator describes it.
+
+    Attributes:
+        state: Kafka's word, as `Ongoing` or `CompleteCommit`.
+        start: ms since the epoch, the coordinator's clock.
+        topics: of its partitions; empty once it is complete.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    start: int
+    topics: frozenset[str]
+
+    def outcome_of(self, one: OpenTransaction) -> Outcome | None:
+        """Return how a transaction ended; None if this can be a later one of its producer, or has not ended.
+
+        A later one starts after all records of this one. With transaction.version 2 its end raises the epoch.
+        """
+        if self.producer_epoch not in {one.producer_epoch, one.producer_epoch + 1} or self.start > one.time:
+            return None
+        return {"CompleteCommit": Outcome.COMMIT, "CompleteAbort": Outcome.ABORT}.get(self.state)
 
 
 class Transactions:

@@ -1,0 +1,179 @@
+"""Requests that librdkafka does not have, over one connection to a broker: transactions, offsets, a reassignment.
+
+The messages are those of the files in Kafka's source, as `ListTransactionsRequest.json`; all but ListOffsets are
+flexible, so each structure ends with tagged fields; `?` is a value that may be null::
+
+    ListOffsets 1           replica -1, topics [topic, partitions [partition, time]]
+                            -> topics [topic, partitions [partition, error, time, offset]]
+    AlterPartitionReassignments 0  ms, topics [topic, partitions [partition, replicas]]
+                            -> throttle, error, message?, topics [topic, partitions [partition, error, message?]]
+    DescribeTransactions 0  transactional ids
+                            -> throttle, states [error, id, state, timeout, start, producer id, producer epoch,
+                               topics [topic, partitions]]
+    ListTransactions 0      states [] (all), producer ids [] (all)
+                            -> throttle, error, unknown states, states [id, producer id, state]
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
+from ts_common.broker_connection.encoding import Reader, compact_string, string, unsigned_varint
+from ts_common.errors import OperatorError, TransientError
+from ts_common.model import TopicPartition
+from tsctl.restore.transactions import Coordinated
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_NO_SUCH_ID: Final = 105  # TRANSACTIONAL_ID_NOT_FOUND: it expired meanwhile
+# Errors that end by themselves: the coordinator loads or moves, the leader moves, the controller moves, a time-out.
+_PASSING: Final = frozenset({5, 6, 7, 14, 15, 16, 41, 51})
+_MS: Final = 30_000
+_T = TypeVar("_T")
+
+
+class RequestRefused(OperatorError):
+    """A broker answered with an error that repeating does not end."""
+
+
+class RequestDelayed(TransientError):
+    """A broker answered with an error that ends by itself."""
+
+
+def list_transactions(connection: BrokerConnection) -> tuple[Coordinated, ...]:
+    """Return the last transaction of each transactional id that a broker coordinates.
+
+    A broker leaves out the ids that this identity may not describe.
+
+    Raises:
+        NoAnswer, CorruptData, UnsupportedRequest: as `BrokerConnection.request`.
+        RequestRefused, RequestDelayed: the broker answered with an error.
+    """
+    answer = connection.request(Api.LIST_TRANSACTIONS, 0, _array(()) + _array(()) + NO_TAGS, flexible=True)
+    answer.int32()
+    _check(connection, "ListTransactions", answer.int16())
+    answer.compact_array(answer.compact_string)
+
+    def listed() -> str:
+        found, _, _ = answer.compact_string() or "", answer.int64(), answer.compact_string()
+        answer.tagged_fields()
+        return found
+
+    ids = answer.compact_array(listed)
+    return _described(connection, ids) if ids else ()
+
+
+def _described(connection: BrokerConnection, ids: Iterable[str]) -> tuple[Coordinated, ...]:
+    body = _array(map(compact_string, ids)) + NO_TAGS
+    answer = connection.request(Api.DESCRIBE_TRANSACTIONS, 0, body, flexible=True)
+    answer.int32()
+
+    def topic() -> str:
+        name, _ = answer.compact_string() or "", answer.compact_array(answer.int32)
+        answer.tagged_fields()
+        return name
+
+    def state() -> tuple[int, Coordinated]:
+        code, name, word = answer.int16(), answer.compact_string() or "", answer.compact_string() or ""
+        answer.int32()
+        start, producer_id, producer_epoch = answer.int64(), answer.int64(), answer.int16()
+        found = Coordinated(name, producer_id, producer_epoch, word, start, frozenset(answer.compact_array(topic)))
+        answer.tagged_fields()
+        return code, found
+
+    states = answer.compact_array(state)
+    for code, each in states:
+        if code != _NO_SUCH_ID:
+            _check(connection, f"DescribeTransactions of {each.transactional_id}", code)
+    return tuple(each for code, each in states if not code)
+
+
+def list_offsets(
+    connection: BrokerConnection, partitions: Iterable[TopicPartition], time: int
+) -> dict[TopicPartition, int]:
+    """Return an offset of each partition, which the broker leads.
+
+    Args:
+        time: `EARLIEST` or `LATEST`.
+
+    Raises:
+        As `list_transactions`.
+    """
+    topics = [
+        string(topic) + _old_array(struct.pack(">iq", number, time) for number in numbers)
+        for topic, numbers in _by_topic(dict.fromkeys(partitions)).items()
+    ]
+    answer = connection.request(Api.LIST_OFFSETS, 1, struct.pack(">i", -1) + _old_array(topics))
+
+    def partition() -> tuple[int, int, int]:
+        number, code, _, offset = answer.int32(), answer.int16(), answer.int64(), answer.int64()
+        return number, code, offset
+
+    found = {}
+    for topic, numbers in answer.array(lambda: (answer.string() or "", answer.array(partition))):
+        for number, code, offset in numbers:
+            _check(connection, f"ListOffsets of {topic}-{number}", code)
+            found[TopicPartition(topic, number)] = offset
+    return found
+
+
+def reassign(connection: BrokerConnection, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+    """Begin to move partitions to other brokers; a repeated call changes nothing.
+
+    Args:
+        connection: to the controller; with KRaft to any broker.
+        replicas: broker ids, the preferred leader first.
+
+    Raises:
+        As `list_transactions`.
+    """
+
+    def partition(number: int, brokers: Sequence[int]) -> bytes:
+        return struct.pack(">i", number) + _array(struct.pack(">i", each) for each in brokers) + NO_TAGS
+
+    topics = [
+        compact_string(topic) + _array(partition(*each) for each in numbers.items()) + NO_TAGS
+        for topic, numbers in _by_topic(replicas).items()
+    ]
+    body = struct.pack(">i", _MS) + _array(topics) + NO_TAGS
+    answer = connection.request(Api.ALTER_PARTITION_REASSIGNMENTS, 0, body, flexible=True)
+    answer.int32()
+    _check(connection, "AlterPartitionReassignments", answer.int16(), answer.compact_string())
+    answer.compact_array(lambda: _reassigned(connection, answer))
+    answer.tagged_fields()
+
+
+def _reassigned(connection: BrokerConnection, answer: Reader) -> None:
+    topic = answer.compact_string()
+
+    def partition() -> None:
+        about = f"AlterPartitionReassignments of {topic}-{answer.int32()}"
+        _check(connection, about, answer.int16(), answer.compact_string())
+        answer.tagged_fields()
+
+    answer.compact_array(partition)
+    answer.tagged_fields()
+
+
+def _check(connection: BrokerConnection, about: str, code: int, message: str | None = None) -> None:
+    if code:
+        text = f"{connection.name}: {about}: error code {code}" + (f" ({message})" if message else "")
+        raise RequestDelayed(text) if code in _PASSING else RequestRefused(text)
+
+
+def _by_topic(values: Mapping[TopicPartition, _T]) -> dict[str, dict[int, _T]]:
+    found: dict[str, dict[int, _T]] = {}
+    for each, value in sorted(values.items(), key=lambda item: item[0]):
+        found.setdefault(each.topic, {})[each.partition] = value
+    return found
+
+
+def _array(elements: Iterable[bytes]) -> bytes:
+    found = list(elements)
+    return unsigned_varint(len(found) + 1) + b"".join(found)
+
+
+def _old_array(elements: Iterable[bytes]) -> bytes:
+    found = list(elements)
+    return struct.pack(">i", len(found)) + b"".join(found)

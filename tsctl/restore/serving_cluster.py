@@ -1,0 +1,214 @@
+"""A cluster that serves other topics while one comes back: what `create` refuses, and the move from the seed.
+
+The seed is a temporary broker. It has all replicas until the files are placed and compared, and no client reaches it.
+So no producer writes into the empty topic, and no serving broker restarts.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
+from tsctl.restore.documents import Created, RestorePlan, Seed
+from tsctl.restore.new_cluster import NewCluster, check_offsets, retried
+from tsctl.restore.raw_requests import list_transactions, reassign
+from tsctl.restore.transactions import Coordinated
+
+RATE: Final = "follower.replication.throttled.rate"  # of a broker, bytes per second
+_THROTTLED: Final = "follower.replication.throttled.replicas"  # of a topic
+_UNSET: Final = frozenset({None, "", str((1 << 63) - 1)})  # values of `RATE` without a throttle
+_ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+_FENCE_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 1.0
+_MOST: Final = 10  # names in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a serving cluster has.
+
+    Attributes:
+        brokers: `host:port` of each registered broker, as clients see it.
+        replicas: broker ids of each partition.
+        coordinated: the last transaction of each transactional id.
+        members: of each group of the plan, the client ids.
+        is_fenced: whether the address of the seed, as clients see it, accepts no connection from here.
+    """
+
+    brokers: Mapping[int, str]
+    replicas: Mapping[TopicPartition, Sequence[int]]
+    coordinated: Sequence[Coordinated]
+    members: Mapping[str, Sequence[str]]
+    is_fenced: bool
+
+    @classmethod
+    def read(cls, cluster: NewCluster, plan: RestorePlan, seed: Seed) -> "Serving":
+        """Return what a cluster has.
+
+        Raises:
+            ClusterAway, NoAnswer, RequestDelayed, OperatorError, CorruptData: a request failed.
+        """
+        brokers = cluster.brokers()
+        return cls(
+            brokers,
+            {name: each[0] for name, each in cluster.replicas().items()},
+            read_coordinated(cluster, seed),
+            {group: cluster.members(group) for group in plan.groups.offsets},
+            seed.broker not in brokers or not _accepts(brokers[seed.broker]),
+        )
+
+
+def read_coordinated(cluster: NewCluster, seed: Seed) -> tuple[Coordinated, ...]:
+    """Return the last transaction of each transactional id of a cluster.
+
+    Raises:
+        ClusterAway, NoAnswer, RequestDelayed, OperatorError, CorruptData: a request failed.
+    """
+    found: list[Coordinated] = []
+    for broker, address in cluster.brokers().items():
+        if broker != seed.broker:  # it coordinates nothing
+            with cluster.connect(address) as connection:
+                found += list_transactions(connection)
+    return tuple(found)
+
+
+def check_transactions(coordinated: Sequence[Coordinated], topics: Mapping[str, object]) -> None:
+    """Check that no transaction names one of some topics.
+
+    Raises:
+        QueryError: one does.
+    """
+    if found := [*_naming(coordinated, topics)]:
+        raise QueryError(". ".join(found[:_MOST]))
+
+
+def check_serving(plan: RestorePlan, seed: Seed, found: Serving) -> None:
+    """Check that topics can be created on the seed.
+
+    Raises:
+        QueryError: with every reason that they cannot.
+    """
+    if problems := [*_problems(plan, seed, found)]:
+        raise QueryError(". ".join(problems[:_MOST]) + ". Nothing was created")
+
+
+def _problems(plan: RestorePlan, seed: Seed, found: Serving) -> Iterator[str]:
+    homes = {broker for part in plan.partitions.values() for broker in part.homes}
+    for broker in sorted(({seed.broker} | homes) - found.brokers.keys()):
+        yield f"broker {broker} is not registered: start it"
+    others = sorted(
+        str(name) for name, each in found.replicas.items() if seed.broker in each and name.topic not in plan.topics
+    )
+    if others:
+        yield (
+            f"broker {seed.broker} has replicas of {', '.join(others[:_MOST])}: a seed has no other topic; move them "
+            "to other brokers, or start an empty broker"
+        )
+    for name, replicas in found.replicas.items():
+        if name.topic in plan.topics and list(replicas) != [seed.broker]:
+            yield (
+                f"{name} exists on brokers {list(replicas)}; if its records are not needed, delete the topic, and let "
+                "no client create it again"
+            )
+    if not found.is_fenced:
+        yield (
+            f"broker {seed.broker} accepts clients at {found.brokers[seed.broker]}: producers would write into the "
+            "empty topic; set its advertised.listeners to an address where no process listens, and restart it"
+        )
+    yield from _naming(found.coordinated, plan.topics)
+    for group, members in found.members.items():
+        if members:
+            yield (
+                f"group {group} has members ({', '.join(members[:_MOST])}), so its offsets cannot be set: stop its "
+                "consumers until this command has ended"
+            )
+
+
+def _naming(coordinated: Sequence[Coordinated], topics: Mapping[str, object]) -> Iterator[str]:
+    for each in coordinated:
+        if each.state not in _ENDED and (named := sorted(each.topics & topics.keys())):
+            yield (
+                f"the transaction of {each.transactional_id} is {each.state} and names {', '.join(named)}: let its "
+                "application end it, or wait for its transaction.timeout.ms; then repeat the command"
+            )
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _FENCE_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def move_home(
+    cluster: NewCluster, plan: RestorePlan, created: Created, rate: int | None, note: Callable[[str], None]
+) -> list[str]:
+    """Move the partitions from the seed to their homes; return what other replicas the seed has. It can be repeated.
+
+    Args:
+        rate: bytes per second that each home fetches; None for no throttle.
+        note: is called with a line for each change.
+
+    Raises:
+        QueryError: a partition is not as planned, no plan with a seed, or another throttle is set.
+        ClusterAway, NoAnswer, RequestDelayed, OperatorError, CorruptData: a request failed.
+    """
+    seed = plan.seed
+    if seed is None:
+        raise QueryError("the plan has no seed, so its replicas are where they belong; continue with `finish`")
+    homes = {name: list(part.homes) for name, part in plan.partitions.items()}
+    found = cluster.replicas()
+    if all(found.get(name, ([],))[0] == [seed.broker] for name in homes):
+        check_offsets(cluster, plan, created)
+        note(f"{len(homes)} partitions: start and end as planned, on broker {seed.broker}")
+    brokers = sorted({broker for each in homes.values() for broker in each})
+    _throttle(cluster, plan, brokers, rate)
+    moving = {name: each for name, each in homes.items() if found.get(name, ([],))[0] != each}
+    if moving:
+        with cluster.connect(next(iter(cluster.brokers().values()))) as connection:
+            reassign(connection, moving)
+        note(f"{len(moving)} partitions: being moved to brokers {brokers}")
+        _wait_until_home(cluster, homes, note)
+    for broker in brokers:
+        cluster.configure_broker(broker, RATE, None)
+    for topic in plan.topics:
+        cluster.configure(topic, {}, [_THROTTLED])
+    retried(lambda: check_offsets(cluster, plan.at_homes, created))
+    return sorted(str(name) for name, (replicas, _, _) in cluster.replicas().items() if seed.broker in replicas)
+
+
+def _throttle(cluster: NewCluster, plan: RestorePlan, brokers: Sequence[int], rate: int | None) -> None:
+    wanted = None if rate is None else str(rate)
+    for broker in brokers:
+        found = cluster.setting_of_broker(broker, RATE)
+        if found not in _UNSET | {wanted}:
+            raise QueryError(
+                f"broker {broker}: {RATE}={found} is set, and this command would remove it at its end; wait for the "
+                "other reassignment, or remove it with kafka-configs.sh"
+            )
+    if rate is not None:
+        for topic in plan.topics:
+            cluster.configure(topic, {_THROTTLED: "*"}, [])
+        for broker in brokers:
+            cluster.configure_broker(broker, RATE, str(rate))
+
+
+def _wait_until_home(
+    cluster: NewCluster, homes: Mapping[TopicPartition, Sequence[int]], note: Callable[[str], None]
+) -> None:
+    left = len(homes)
+    while left:
+        time.sleep(_POLL_SECONDS)
+        found = retried(cluster.replicas)
+        now = sum(
+            name not in found or found[name][0] != list(each) or not set(each) <= set(found[name][1])
+            for name, each in homes.items()
+        )
+        if now < left:
+            note(f"{len(homes) - now} of {len(homes)} partitions moved")
+        left = now
