@@ -166,6 +166,16 @@ def size(count: int) -> str:
     return decimal(count)
 
 
+def check_page(file: Path, option: str) -> None:
+    """Refuse a file without a directory, before any work is done for it.
+
+    Raises:
+        ConfigurationError: the directory does not exist.
+    """
+    if not (directory := file.absolute().parent).is_dir():
+        raise ConfigurationError(SOURCE, [f"{option}={file}: there is no directory {directory}"])
+
+
 def write_page(file: Path, option: str, text: str) -> None:
     """Write a file whole, or not at all.
 

@@ -1,5 +1,6 @@
 """Metadata snapshots of an archive with several stores: the one at a time, and the differences between two."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -90,14 +91,19 @@ def _parts(snapshot: ClusterSnapshot) -> Iterator[tuple[tuple[str, str], Mapping
         yield ("broker config", name), broker.configs
     for quota in snapshot.quotas or ():
         yield ("quota", entity_of(quota)), {name: limit_text(value) for name, value in quota.limits.items()}
-    acls: dict[str, dict[str, str]] = {}
-    for acl in snapshot.acls or ():
-        rules = acls.setdefault(resource_of(acl), {})
-        others = rules.get(rule_of(acl))  # a rule can be both allowed and denied
-        rules[rule_of(acl)] = acl.permission if others is None else f"{others}, {acl.permission}"
-    yield from ((("acl", resource), rules) for resource, rules in acls.items())
+    for resource, rules in _rules(snapshot.acls).items():
+        yield ("acl", resource), rules
     for user in snapshot.users or ():
         yield ("user", user.name), {name: f"{count} iterations" for name, count in user.mechanisms.items()}
+
+
+def _rules(acls: Iterable[Acl] | None) -> Mapping[str, Mapping[str, str]]:
+    """Return the permissions by resource and rule; a rule can be both allowed and denied."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for acl in acls or ():
+        rules, rule = found[resource_of(acl)], rule_of(acl)
+        rules[rule] = f"{rules[rule]}, {acl.permission}" if rule in rules else acl.permission
+    return found
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -8,8 +8,6 @@ from typing import Annotated, Final
 
 import typer
 
-from ts_common.errors import ConfigurationError
-from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import ArchiveOptions, JsonOption, TopicsArgument, open_archive
 from tsctl.commands.restore import AtOption, EndOption, plan_archive, wanted_of
 from tsctl.drill.broker import BROKER, check_kafka, throwaway_directory
@@ -18,7 +16,7 @@ from tsctl.drill.report import DrillReport
 from tsctl.drill.sample import newest
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
-from tsctl.output import Output, iso, write_page
+from tsctl.output import Output, check_page, iso, write_page
 from tsctl.repeats import seconds_of
 from tsctl.restore.documents import RestorePlan
 from tsctl.run_metrics import MetricsFileOption, PushGatewayOption
@@ -63,11 +61,11 @@ def drill(
     """
     output = Output(as_json)
     check_kafka(kafka)
-    if file is not None and not file.absolute().parent.is_dir():
-        raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
+    if file is not None:
+        check_page(file, "--output")
     milliseconds = seconds_of(last, "--last") * 1000
     wanted = wanted_of(str(BROKER), 1, at, end or (), None)
-    name = given.name()
+    name, chosen = given.name(), topics or ()
     locations = [endpoint.location for endpoint in name.endpoints]
     report = DrillReport(name.keys.cluster, locations, str(kafka), int(time.time() * 1000))
     if metrics_file is not None:
@@ -79,12 +77,10 @@ def drill(
         throwaway_directory(directory) as made,
         open_archive(name, output.warn) as archive,
     ):
-        plan = plan_archive(given, archive, topics or (), wanted, output)
+        plan = plan_archive(given, archive, chosen, wanted, output)
         sample = plan if whole else newest(plan, milliseconds)
-        report.scope = _scope(topics or (), plan, last=None if whole else last)
-        report.topics = len(sample.topics)
-        report.planned_bytes = sum(part.size for part in plan.partitions.values())
-        report.restored_bytes = sum(part.size for part in sample.partitions.values())
+        report.scope = _scope(chosen, plan, last=None if whole else last)
+        report.count(plan, sample)
         reader = given.reader(warn=lambda warning: output.warn(str(warning)))
         Drill(archive, reader, sample, kafka, made, report).run(None if rate is None else rate * _MEGABYTE, output)
     if file is not None:

@@ -1,7 +1,7 @@
 """`tsctl meta`: what a cluster had in addition to records, from the metadata snapshots in its archive."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ts_common.archive.snapshots import DEFAULTS, HOUR, Broker, ClusterSnapshot, Configs, GroupsSnapshot
+from ts_common.archive.snapshots import DEFAULTS, HOUR, Broker, ClusterSnapshot, Configs, GroupsSnapshot, Quota, User
 from ts_common.durations import DAY
 from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, QueryError
 from ts_common.printable import printable
@@ -59,8 +59,7 @@ def log(
 ) -> None:
     """List the snapshots of the cluster, each with what changed since the one before. It reads each of them."""
     output = Output(as_json)
-    begin = _time("--since", since)
-    begin = _now() - _LOG_DAYS * DAY if begin is None else begin
+    begin = _time("--since", since, _now() - _LOG_DAYS * DAY)
     entries: list[tuple[int, ClusterSnapshot, list[Change]]] = []
     with open_archive(given.name(), output.warn) as archive:
         before: ClusterSnapshot | None = None
@@ -95,19 +94,12 @@ def show(
     """Show what the cluster had at a time."""
     output, chosen = Output(as_json), frozenset(parts or Part)
     with open_archive(given.name(), output.warn) as archive:
-        moment = _time("--at", at)
-        cluster = _snapshot(archive, _now() if moment is None else moment)
-        groups = snapshot_at(archive.stores, archive.keys, GroupsSnapshot, _now() if moment is None else moment)
+        moment = _time("--at", at, _now())
+        cluster = _snapshot(archive, moment)
+        groups = snapshot_at(archive.stores, archive.keys, GroupsSnapshot, moment)
         name = archive.keys.cluster
     if as_json:
-        fields = {key: value for key, value in cluster.fields().items() if key not in {"version", "time"}}
-        shown = {key: value for key, value in fields.items() if key not in set(Part) or key in chosen}
-        if Part.GROUPS in chosen:
-            shown |= {
-                "groups": None if groups is None else groups.fields()["groups"],
-                "groups_time": None if groups is None else iso(groups.time),
-            }
-        output.document({"cluster": name, "time": iso(cluster.time), **shown})
+        output.document({"cluster": name, "time": iso(cluster.time), **_fields(chosen, cluster, groups)})
         return
     by = f"broker {cluster.broker}'s agent"
     kafka = printable(cluster.kafka or "unknown")
@@ -134,10 +126,9 @@ def diff(
 ) -> None:
     """Show what changed after a time. Exit code 1: something did."""
     output = Output(as_json)
-    begin, end = _time("--at", at), _time("--to", to)
+    begin, end = _time("--at", at, _now()), _time("--to", to, _now())
     with open_archive(given.name(), output.warn) as archive:
-        before = _snapshot(archive, _now() if begin is None else begin)
-        after = _snapshot(archive, _now() if end is None else end)
+        before, after = _snapshot(archive, begin), _snapshot(archive, end)
         name = archive.keys.cluster
     found = list(changes(before, after))
     if as_json:
@@ -171,12 +162,12 @@ def _snapshot(archive: OpenArchive, at: int) -> ClusterSnapshot:
     return found
 
 
-def _time(option: str, text: str | None) -> int | None:
+def _time(option: str, text: str | None, default: int) -> int:
     problems: list[str] = []
     found = parse_time(option, text, problems, rounds_up=False)
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    return found
+    return default if found is None else found
 
 
 def _now() -> int:
@@ -208,52 +199,51 @@ def _entry(at: int, snapshot: ClusterSnapshot, found: Sequence[Change]) -> dict[
     }
 
 
+def _fields(chosen: Collection[str], cluster: ClusterSnapshot, groups: GroupsSnapshot | None) -> dict[str, object]:
+    """Return the chosen parts as JSON values."""
+    hidden = {"version", "time", *Part} - {*chosen}
+    shown = {key: value for key, value in cluster.fields().items() if key not in hidden}
+    if Part.GROUPS in chosen:
+        shown["groups"] = None if groups is None else groups.fields()["groups"]
+        shown["groups_time"] = None if groups is None else iso(groups.time)
+    return shown
+
+
 def _table(
     part: Part, cluster: ClusterSnapshot, groups: GroupsSnapshot | None
 ) -> tuple[str, Sequence[str], list[list[Cell]]]:
     """Return the title, the columns and the rows of a part."""
     match part:
         case Part.TOPICS:
-            rows: list[list[Cell]] = [
-                [name, each.id, len(each.partitions), each.replication_factor, _configs(each.configs)]
-                for name, each in sorted(cluster.topics.items())
-            ]
             columns: Sequence[str] = ("TOPIC", "ID", "PARTITIONS", "REPLICATION", "CONFIGURATIONS")
-            return f"topics: {len(rows)}", columns, rows
+            return f"topics: {len(cluster.topics)}", columns, [*_topics(cluster)]
         case Part.BROKERS:
-            rows = [
-                [name, _address(each), each.rack, _configs(each.configs)]
-                for name, each in sorted(
-                    cluster.brokers.items(), key=lambda item: (item[0] == DEFAULTS, len(item[0]), item)
-                )
-            ]
-            return f"brokers: {len(rows) - 1}", ("BROKER", "ADDRESS", "RACK", "DYNAMIC CONFIGURATIONS"), rows
+            columns = ("BROKER", "ADDRESS", "RACK", "DYNAMIC CONFIGURATIONS")
+            return f"brokers: {len(cluster.brokers) - 1}", columns, [*_brokers(cluster)]
         case Part.QUOTAS:
-            rows = [
-                [
-                    entity_of(each),
-                    ", ".join(f"{name}={limit_text(value)}" for name, value in sorted(each.limits.items())),
-                ]
-                for each in cluster.quotas or ()
-            ]
+            rows: list[list[Cell]] = [[entity_of(each), _limits(each)] for each in cluster.quotas or ()]
             return _titled("quotas", cluster.quotas), ("ENTITY", "LIMITS"), rows
         case Part.ACLS:
             rows = [[resource_of(each), rule_of(each), each.permission] for each in cluster.acls or ()]
             return _titled("ACLs", cluster.acls), ("RESOURCE", "RULE", "PERMISSION"), rows
         case Part.USERS:
-            rows = [
-                [
-                    each.name,
-                    ", ".join(f"{name} ({count} iterations)" for name, count in sorted(each.mechanisms.items())),
-                ]
-                for each in cluster.users or ()
-            ]
+            rows = [[each.name, _mechanisms(each)] for each in cluster.users or ()]
             return _titled("SCRAM users, without their secrets", cluster.users), ("USER", "MECHANISMS"), rows
         case Part.GROUPS:
             if groups is None:
                 return "groups: no snapshot of them at or before this time", (), []
             title = f"groups: {len(groups.groups)} at {iso(groups.time)}"
-            return title, ("GROUP", "PARTITION", "OFFSET", "METADATA"), list(_offsets(groups))
+            return title, ("GROUP", "PARTITION", "OFFSET", "METADATA"), [*_offsets(groups)]
+
+
+def _topics(cluster: ClusterSnapshot) -> Iterator[list[Cell]]:
+    for name, each in sorted(cluster.topics.items()):
+        yield [name, each.id, len(each.partitions), each.replication_factor, _configs(each.configs)]
+
+
+def _brokers(cluster: ClusterSnapshot) -> Iterator[list[Cell]]:
+    for name, each in sorted(cluster.brokers.items(), key=lambda item: (item[0] == DEFAULTS, len(item[0]), item)):
+        yield [name, _address(each), each.rack, _configs(each.configs)]
 
 
 def _offsets(groups: GroupsSnapshot) -> Iterator[list[Cell]]:
@@ -262,12 +252,24 @@ def _offsets(groups: GroupsSnapshot) -> Iterator[list[Cell]]:
             yield [group, str(partition), committed.offset, committed.metadata]
 
 
+def _limits(quota: Quota) -> str:
+    return _pairs({name: limit_text(limit) for name, limit in quota.limits.items()})
+
+
+def _mechanisms(user: User) -> str:
+    return ", ".join(f"{name} ({count} iterations)" for name, count in sorted(user.mechanisms.items()))
+
+
 def _titled(what: str, values: Sequence[object] | None) -> str:
     return f"{what}: {_UNKNOWN if values is None else len(values)}"
 
 
 def _configs(configs: Configs | None) -> str:
-    return "unknown" if configs is None else ", ".join(f"{name}={value}" for name, value in sorted(configs.items()))
+    return "unknown" if configs is None else _pairs(configs)
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(values.items()))
 
 
 def _address(broker: Broker) -> str | None:

@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ts_common.errors import ConfigurationError
-from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
@@ -17,7 +15,7 @@ from tsctl.cost.bill_tables import section
 from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import read_prices
 from tsctl.option_groups import with_groups
-from tsctl.output import Output, write_page
+from tsctl.output import Output, check_page, write_page
 from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.run import (
     CheckOptions,
@@ -41,8 +39,7 @@ def report(
     """Write the coverage of the archive and all findings of verify to one HTML file."""
     name = given.name()
     output = Output(as_json, name.whole)
-    if not file.absolute().parent.is_dir():
-        raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
+    check_page(file, "--output")
     priced = None if prices is None else read_prices(prices)
     from tsctl.report.render import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
 

@@ -10,6 +10,7 @@ from ts_common.wording import counted
 from tsctl.drill.comparing import Comparison
 from tsctl.output import iso, size
 from tsctl.report.fleet import page_template
+from tsctl.restore.documents import RestorePlan
 
 _LINES: Final = 20  # findings in the output; the document and the page have all
 _MILLISECONDS: Final = 1000
@@ -93,6 +94,12 @@ class DrillReport:
     newest: int | None = None
 
     RECOVERY = ("fetch", "place", "start", "groups")
+
+    def count(self, plan: RestorePlan, sample: RestorePlan) -> None:
+        """Set what is restored, a sample, and what the whole plan has."""
+        self.topics = len(sample.topics)
+        self.planned_bytes = sum(part.size for part in plan.partitions.values())
+        self.restored_bytes = sum(part.size for part in sample.partitions.values())
 
     def add(self, partition: TopicPartition, level: str, start: int, end: int, found: Comparison) -> None:
         """Add the comparison of a partition in an isolation level."""

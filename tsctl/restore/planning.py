@@ -282,23 +282,25 @@ def _cut_at(part: Planned, at: int) -> None:
     kept = [step for step in view.plan(view.start, part.end) if isinstance(step, ReadRange)]
     if any(copy.metadata.time_max is None and copy.segment.size for step in kept for copy in step.copies):
         part.notes.append("records without a timestamp (magic 0) are below the cut, whenever they were written")
-    below = part.end - view.start
-    older = 0
-    for step in view.plan(part.end, view.end):
-        if isinstance(step, ReadRange):
-            headers = (header for header, _ in batches_of(part, step) if not header.is_control)
-            older += sum(header.record_count or 1 for header in headers if header.max_timestamp <= at)
-    if not older:
-        return
-    part.notes.append(
-        f"not restored, although not later than {time_text(at)}: {counted(older, 'record')} beyond the cut"
-    )
-    if older * 100 > MOST_OLDER_PERCENT * (below + older):
+    older = _older_beyond(part, at)
+    whole = part.end - view.start + older
+    if older * 100 > MOST_OLDER_PERCENT * whole:
         raise QueryError(
-            f"{view.partition}: a cut at {time_text(at)} is offset {part.end}, and {older} of {below + older} records "
+            f"{view.partition}: a cut at {time_text(at)} is offset {part.end}, and {older} of {whole} records "
             f"that are not later are beyond it, more than {MOST_OLDER_PERCENT} %: a producer's clock was ahead. Choose "
             f"the offset with --end {view.partition}=OFFSET"
         )
+    if older:
+        part.notes.append(
+            f"not restored, although not later than {time_text(at)}: {counted(older, 'record')} beyond the cut"
+        )
+
+
+def _older_beyond(part: Planned, at: int) -> int:
+    """Return the number of records beyond the cut that are not later than a time in ms."""
+    beyond = (step for step in part.view.plan(part.end, part.view.end) if isinstance(step, ReadRange))
+    headers = (header for step in beyond for header, _ in batches_of(part, step) if not header.is_control)
+    return sum(header.record_count or 1 for header in headers if header.max_timestamp <= at)
 
 
 def _edge(part: Planned, is_beyond: Callable[[BatchHeader], bool], start: int, at: int | None = None) -> int:
