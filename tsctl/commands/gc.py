@@ -1,7 +1,7 @@
 """`tsctl gc`: retention of an archive. It hides what a policy no longer needs, and deletes it after a grace."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -21,7 +21,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE
+from ts_reader.options.archive_name import SOURCE, ArchiveName
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
@@ -47,6 +47,7 @@ from tsctl.gc.policy import Policy
 from tsctl.gc.policy_source import check_policy, findings_of, read_policy_of
 from tsctl.gc.report import SUFFIX, list_reports, read_report
 from tsctl.gc.retention import Skipped
+from tsctl.gc.run import Found
 from tsctl.holds import add_hold, list_holds
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
@@ -103,11 +104,13 @@ def run(
     output = Output(as_json or objects)
     refused = {
         "--every": every,
-        "--ignore-fuse": ignore_fuse or None,
+        "--ignore-fuse": ignore_fuse,
         "--metrics-file": metrics_file,
         "--push-gateway": push_gateway,
     }
-    problems = [f"{each} and --dry-run: give one of the two" for each, value in refused.items() if value is not None]
+    problems = [
+        f"{each} and --dry-run: give one of the two" for each, value in refused.items() if value not in {None, False}
+    ]
     if not dry_run:
         problems = ["--objects requires --dry-run"] if objects else []
     if problems:
@@ -123,9 +126,7 @@ def run(
             try:
                 with ExitStack() as run_ends:
                     results = None if dry_run else run_ends.enter_context(record.run())
-                    found = read_policy_of(policy, name)  # each pass follows the file as it is then
-                    if kafka is None and found.needs_kafka:
-                        raise ConfigurationError(SOURCE, [_NO_CLUSTER])
+                    found = _policy(policy, name, kafka)  # each pass follows the file as it is then
                     archive = run_ends.enter_context(open_archive(name, output.warn))
                     findings = _compared(archive, found)
                     if results is None:
@@ -280,6 +281,13 @@ def log(
         raise QueryError(f"{run_name}: there is no report of such a run; own.reports of the policy removes old ones")
 
 
+def _policy(path: Path | None, name: ArchiveName, kafka: "KafkaCluster | None") -> Policy:
+    found = read_policy_of(path, name)
+    if kafka is None and found.needs_kafka:
+        raise ConfigurationError(SOURCE, [_NO_CLUSTER])
+    return found
+
+
 def _compared(archive: OpenArchive, policy: Policy) -> list[Skipped]:
     """Return what a policy and the holds name, and the archive lacks."""
     _check_cluster(archive)
@@ -318,19 +326,11 @@ def _dry_run(
     """Print what a run would do at this moment."""
     rows: list[dict[str, Any]] = []
 
-    def add(keys: PartitionKeys, step: str, **fields: Any) -> None:
-        rows.append({**dict.fromkeys(_DRY_RUN), "partition": keys.directory, "step": step, **fields})
-
     def show_one(keys: PartitionKeys, visit: Visit) -> None:
-        start, new_start = visit.moves or (None, None)
-        if visit.step in _STEPS:
-            add(keys, _STEPS[visit.step], start=start, new_start=new_start)
-        if visit.removed:
-            add(keys, "delete", objects=len(visit.removed), bytes=sum(info.size for info in visit.removed))
-        if (due := visit.candidate) is not None:
-            limit = "it is over" if due.limit is None else str(due.limit)
-            add(keys, "hide", start=due.start, new_start=due.target, objects=due.objects, bytes=due.bytes, limit=limit)
-        for step, objects in (("delete", visit.removed), ("hide", visit.due)) if with_objects else ():
+        if not with_objects:
+            rows.extend({**dict.fromkeys(_DRY_RUN), "partition": keys.directory, **row} for row in _dry_rows(visit))
+            return
+        for step, objects in (("delete", visit.removed), ("hide", visit.due)):
             for each in objects:
                 output.row({"key": each.key, "bytes": each.size, "etag": each.etag, "step": step})
 
@@ -341,24 +341,38 @@ def _dry_run(
             output.warn(f"{skipped.where}: {skipped.reason}")
         if found.found.fuse is not None:
             output.warn(f"the fuse would blow: {found.found.fuse}")
-        due = found.found
-        would = (
-            f"a run would hide {counted(due.objects, 'object')} of {size(due.due_bytes)} and delete {due.going:,} of "
-            f"{size(due.going_bytes)}, in {counted(due.partitions, 'partition')} of topics with a rule"
-            if due.objects or due.going
-            else f"nothing is due to hide or to delete; partitions checked, of topics with a rule: {due.partitions}"
-        )
-        output.text(f"{found.location}: {would}")
+        output.text(f"{found.location}: {_would(found.found)}")
     if output.as_json and not with_objects:
         output.document(
             {"locations": [{"location": each.location, **fields_of(each)} for each in results], "due": rows}
         )
-    elif rows and not with_objects:
-        for row in rows:
-            row["bytes"] = None if row["bytes"] is None else size(row["bytes"])
+    elif rows:
         columns = [each.replace("_", " ").upper() for each in _DRY_RUN]
-        output.table(columns, [[row[each] for each in _DRY_RUN] for row in rows])
+        sizes = ({**row, "bytes": None if row["bytes"] is None else size(row["bytes"])} for row in rows)
+        output.table(columns, [list(row.values()) for row in sizes])
     return ExitCode.FOUND if any(each.is_finding for each in results) else ExitCode.FINE
+
+
+def _would(due: Found) -> str:
+    if not (due.objects or due.going):
+        return f"nothing is due to hide or to delete; partitions checked, of topics with a rule: {due.partitions}"
+    return (
+        f"a run would hide {counted(due.objects, 'object')} of {size(due.due_bytes)} and delete {due.going:,} of "
+        f"{size(due.going_bytes)}, in {counted(due.partitions, 'partition')} of topics with a rule"
+    )
+
+
+def _dry_rows(visit: Visit) -> Iterator[dict[str, Any]]:
+    """Yield what a run would do in a partition."""
+    start, new_start = visit.moves or (None, None)
+    if visit.step in _STEPS:
+        yield {"step": _STEPS[visit.step], "start": start, "new_start": new_start}
+    if visit.removed:
+        yield {"step": "delete", "objects": len(visit.removed), "bytes": sum(info.size for info in visit.removed)}
+    if (due := visit.candidate) is not None:
+        limit = "it is over" if due.limit is None else str(due.limit)
+        moves = {"step": "hide", "start": due.start, "new_start": due.target}
+        yield {**moves, "objects": due.objects, "bytes": due.bytes, "limit": limit}
 
 
 def _check_cluster(archive: OpenArchive) -> None:

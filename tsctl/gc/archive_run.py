@@ -283,6 +283,17 @@ def _lines(result: LocationResult, grace: int) -> Iterator[str]:
     if report.outcomes:
         others = (f"; {n:,} {outcome}" for outcome, n in sorted(report.outcomes.items()) if outcome != Outcome.REMOVED)
         yield f"deleted: {counted(report.outcomes[Outcome.REMOVED], 'object')} of {size(report.bytes)}{''.join(others)}"
+    yield from _hidden_and_shown(report, found, grace)
+    if not (report.outcomes or report.did[_HIDDEN] or report.did["shown"] or found.in_grace):
+        did = "nothing was hidden, shown or deleted" if report.skipped or found.fuse else "nothing is due"
+        yield f"{did}; partitions checked, of topics with a rule: {found.partitions}"
+    if result.old.removed:
+        old = counted(len(result.old.removed), "old object")
+        yield f"{old} of reports, repairs, checks and metadata snapshots deleted"
+    yield f"report: tsctl gc log {report.run}"
+
+
+def _hidden_and_shown(report: Report, found: Found, grace: int) -> Iterator[str]:
     if report.did["shown"]:
         yield f"shown again: {counted(report.did['shown'], 'partition')}"
     if report.did[_HIDDEN]:
@@ -299,13 +310,6 @@ def _lines(result: LocationResult, grace: int) -> Iterator[str]:
         )
     if found.in_grace:
         yield f"hidden before, and in their grace: {counted(found.in_grace, 'partition')}"
-    if not (report.outcomes or report.did[_HIDDEN] or report.did["shown"] or found.in_grace):
-        did = "nothing was hidden, shown or deleted" if report.skipped or found.fuse else "nothing is due"
-        yield f"{did}; partitions checked, of topics with a rule: {found.partitions}"
-    if result.old.removed:
-        old = counted(len(result.old.removed), "old object")
-        yield f"{old} of reports, repairs, checks and metadata snapshots deleted"
-    yield f"report: tsctl gc log {report.run}"
 
 
 def _time(milliseconds: int) -> str:

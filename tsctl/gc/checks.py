@@ -207,15 +207,23 @@ def _rights(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
     yield from (_error("rights", f"this identity may not {each}") for each in denied)
     if not denied:
         yield _ok("rights", "this identity may delete what retention removes, and put log.start, its copy and reports")
-    more = [f"delete {name}" for name, key in _marks(later, first) if not _denied_delete(store, key)]
-    more += [
-        f"put {name}"
-        for name, key in (*_marks(later, first), ("segments", later.segment(SegmentName(0))))
-        if not name.endswith("log.start") and not _denied_put(store, key)
-    ]
-    if more:
+    if more := [*_needless(store, later, first)]:
         text = f"this identity may also {', '.join(more)}; a run for retention needs none of that: {_OWN_IDENTITY}"
         yield _warning("rights", text)
+
+
+def _needless(store: ObjectStore, later: PartitionKeys, first: PartitionKeys) -> Iterator[str]:
+    """Yield what this identity may do, and retention does not."""
+    marks = [
+        ("offset.wm of first incarnations", first.commit),
+        ("offset.wm of later incarnations", later.commit),
+    ]
+    for name, key in (*marks, ("log.start", first.log_start)):
+        if not _denied_delete(store, key):
+            yield f"delete {name}"
+    for name, key in (*marks, ("segments", later.segment(SegmentName(0)))):
+        if not _denied_put(store, key):
+            yield f"put {name}"
 
 
 def _own_objects(store: ObjectStore, keys: ClusterKeys) -> Check:
@@ -237,15 +245,6 @@ def _removed_by_runs(keys: PartitionKeys) -> Iterator[str]:
     yield keys.gap(0, 1)
     yield keys.cache_object(0)
     yield f"{keys.prefix}{FORMER_CACHE_DIRECTORY}{0:020d}.json"
-
-
-def _marks(later: PartitionKeys, first: PartitionKeys) -> list[tuple[str, str]]:
-    """Return the marks of partitions: what they are, and a key."""
-    return [
-        ("offset.wm of first incarnations", first.commit),
-        ("offset.wm of later incarnations", later.commit),
-        ("log.start", first.log_start),
-    ]
 
 
 def _denied_delete(store: ObjectStore, key: str) -> AccessDenied | None:

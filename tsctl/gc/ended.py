@@ -12,8 +12,10 @@ from ts_common.archive.commit import Commit, LogStart, epoch_of
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectInfo
 from tsctl.gc.objects import of_agents
-from tsctl.gc.partition import CHANGED, Candidate, Step, Visit, Work, put, visit
+from tsctl.gc.partition import Candidate, Step, Visit, Work
 from tsctl.gc.retention import LeftOut, Why
+from tsctl.gc.visits import visit
+from tsctl.gc.writes import CHANGED, put
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,21 @@ class Ended:
     end: LogStart
 
     @property
+    def start(self) -> int:
+        """The first offset that readers return."""
+        return 0 if self.log_start is None else self.log_start.content.offset
+
+    @property
     def floor(self) -> int | None:
         """The floor that counts; None if it is unknown, because the copy, which agents may not write, has none."""
         floors = [None if each is None else each.content.floor for each in (self.log_start, self.copy)]
         known = [each for each in floors if each is not None]
         return min(known) if len(known) == len(floors) else None
+
+    @property
+    def is_released(self) -> bool:
+        """Whether nothing of it shows again."""
+        return self.log_start is None or (self.floor is not None and self.floor >= self.end.offset)
 
 
 def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: bool = False) -> Visit:
@@ -61,23 +73,38 @@ def visit_ended(work: Work, keys: PartitionKeys, *, writes: bool = True, hides: 
     objects = tuple(info for group in ended.groups for info in group)
     if not objects and ended.copy is None:
         return Visit()
-    size, stored, copy, end = sum(info.size for info in objects), ended.log_start, ended.copy, ended.end
-    if objects and (stored is None or (stored.content.offset, stored.content.lineage) != (end.offset, end.lineage)):
-        if hides:
-            _hide(work, ended)
-        start = 0 if stored is None else stored.content.offset
-        candidate = Candidate.of(keys, start, end.offset, None, objects)
-        return Visit(Step.HIDE, candidate=candidate, due=objects, bytes=size)
-    is_released = stored is None or (ended.floor is not None and ended.floor >= end.offset)
+    step, size = _step_of(work, ended), sum(info.size for info in objects)
+    if hides if step is Step.HIDE else writes:
+        _do(work, ended, step)
+    match step:
+        case Step.HIDE:
+            candidate = Candidate.of(keys, ended.start, ended.end.offset, None, objects)
+            return Visit(step, candidate=candidate, due=objects, bytes=size)
+        case Step.DELETE:
+            return Visit(step, removed=objects, bytes=size)
+    hidden = ended.copy.modified if step is Step.NOTHING and ended.copy is not None else work.now
+    return Visit(step, bytes=size, hidden=hidden)
+
+
+def _step_of(work: Work, ended: Ended) -> Step:
+    """Return what a run does with it: `HIDE`, `BEGIN` of the grace, `DELETE`, or `NOTHING` during the grace."""
+    stored, copy, end = ended.log_start, ended.copy, ended.end
+    is_hidden = stored is not None and (stored.content.offset, stored.content.lineage) == (end.offset, end.lineage)
+    if any(ended.groups) and not is_hidden:
+        return Step.HIDE
+    is_released = ended.is_released
     if copy is None or (not is_released and (copy.content.offset, copy.content.since) != (end.offset, end.since)):
-        if writes:
+        return Step.BEGIN
+    is_over = work.is_over(copy) and (not is_released or stored is None or work.is_over(stored))
+    return Step.DELETE if is_over else Step.NOTHING
+
+
+def _do(work: Work, ended: Ended, step: Step) -> None:
+    match step:
+        case Step.HIDE | Step.BEGIN:
             _hide(work, ended)
-        return Visit(Step.BEGIN, bytes=size, hidden=work.now)
-    if not work.is_over(copy) or (is_released and stored is not None and not work.is_over(stored)):
-        return Visit(bytes=size, hidden=copy.modified)
-    if writes:
-        _delete(work, ended if is_released else _release(work, ended))
-    return Visit(Step.DELETE, removed=objects, bytes=size)
+        case Step.DELETE:
+            _delete(work, ended if ended.is_released else _release(work, ended))
 
 
 def _read(work: Work, keys: PartitionKeys) -> Ended:
@@ -109,8 +136,7 @@ def _hide(work: Work, ended: Ended) -> None:
     if ended.log_start is not None or any(ended.groups):
         put(work, ended.keys.log_start, content, ended.log_start)
     put(work, work.cluster.log_start_copy(ended.keys), content, ended.copy)
-    start = 0 if ended.log_start is None else ended.log_start.content.offset
-    work.report.add(ended.keys, "hidden", start=start, to=content.offset, limit="it is over")
+    work.report.add(ended.keys, "hidden", start=ended.start, to=content.offset, limit="it is over")
 
 
 def _release(work: Work, ended: Ended) -> Ended:

@@ -114,15 +114,22 @@ def delete(
         held = locked([info.key for info in batch])
         for are_logs in (True, False):  # of one call the order is not defined
             group = {info.key: info for info in batch if info.key.endswith(LOG_SUFFIX) is are_logs}
-            of_key = {key: staying[stem] for key in group if (stem := _stem(key)) in staying}
-            of_key |= {key: Outcome.LOCKED for key in group if key in held}
-            etags = {key: info.etag for key, info in group.items() if key not in of_key}
-            outcome = store.delete_matching(etags) if etags else DeleteOutcome((), (), {})
-            of_key |= dict.fromkeys(outcome.removed, Outcome.REMOVED)
-            of_key |= dict.fromkeys(outcome.kept, Outcome.KEPT) | dict.fromkeys(outcome.failed, Outcome.FAILED)
+            stays = {key: staying[stem] for key in group if (stem := _stem(key)) in staying}
+            stays |= {key: Outcome.LOCKED for key in group if key in held}
+            done = [*_delete_group(store, group, stays)]
             if are_logs:
-                staying |= {_stem(key): each for key, each in of_key.items() if each is not Outcome.REMOVED}
-            yield from ((info, of_key[key], outcome.failed.get(key)) for key, info in group.items())
+                staying |= {_stem(info.key): each for info, each, _ in done if each is not Outcome.REMOVED}
+            yield from done
+
+
+def _delete_group(
+    store: ObjectStore, group: Mapping[str, ObjectInfo], stays: Mapping[str, Outcome]
+) -> Iterator[tuple[ObjectInfo, Outcome, Exception | None]]:
+    etags = {key: info.etag for key, info in group.items() if key not in stays}
+    outcome = store.delete_matching(etags) if etags else DeleteOutcome((), (), {})
+    of_key = {**stays, **dict.fromkeys(outcome.removed, Outcome.REMOVED)}
+    of_key |= dict.fromkeys(outcome.kept, Outcome.KEPT) | dict.fromkeys(outcome.failed, Outcome.FAILED)
+    yield from ((info, of_key[key], outcome.failed.get(key)) for key, info in group.items())
 
 
 def _stem(key: str) -> str:

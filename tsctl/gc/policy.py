@@ -183,19 +183,28 @@ class TopicRule(_Strict):
     )
 
     @model_validator(mode="after")
-    def _agrees(self) -> "TopicRule":
-        given = [name for name in type(self).model_fields if name in self.model_fields_set and name != "topics"]
+    def _has_one_limit(self) -> "TopicRule":
+        given = self.model_fields_set - {"topics", "keep"}
         limits = [name for name in ("max_age", "max_size") if getattr(self, name) is not None]
-        if self.keep and (others := [name for name in given if name != "keep"]):
-            raise ValueError(f"keep: true: {', '.join(others)} would have no effect; remove one of the two")
+        if self.keep and given:
+            others = ", ".join(name for name in type(self).model_fields if name in given)
+            raise ValueError(f"keep: true: {others} would have no effect; remove one of the two")
         if self.as_in_kafka and limits:
             raise ValueError(f"as_in_kafka: true: {', '.join(limits)} would contradict it; remove one of the two")
         if not (self.keep or self.as_in_kafka or limits):
             raise ValueError("max_age, max_size, as_in_kafka: true, or keep: true is needed")
+        return self
+
+    @model_validator(mode="after")
+    def _is_meant(self) -> "TopicRule":
         small = ["max_age is below 1d"] if self.max_age is not None and self.max_age < DAY else []
         small += ["max_size is below 1GiB"] if self.max_size is not None and self.max_size < _SMALL_SIZE else []
         if small and not self.confirm_small:
             raise ValueError(f"{' and '.join(small)}: give more, or confirm_small: true if it is meant")
+        return self
+
+    @model_validator(mode="after")
+    def _names_each_reader_once(self) -> "TopicRule":
         if len({*map(str, self.until_read_by)}) < len(self.until_read_by):
             raise ValueError("until_read_by: a reader is given twice")
         if both := [table for table in self.ignore_tables if self.names(table)]:

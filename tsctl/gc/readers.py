@@ -5,12 +5,12 @@ stream and the running cluster by the topic id, and a group of the endpoint by t
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ts_common.archive.group_offsets import Offsets
+from ts_common.archive.group_offsets import Committed, Offsets
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.table_claims import TableClaims
@@ -156,20 +156,26 @@ class GroupReader:
 
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
         """As in `Reader`."""
-        topic, number = keys.partition.topic, keys.partition.partition
-        entries = [each for each in self.incarnations.of(topic).entries if each.directory == keys.incarnation]
-        newest = self.incarnations.newest(topic)
-        names = [TopicPartition(f"{topic}~{entry.topic_id}", number) for entry in entries]
-        began = min((entry.first_seen for entry in entries), default=0) + _CHANGE_MS
-        if self.incarnations.number(topic, keys.incarnation) != newest:
-            if not any(name in self.offsets for name in names) and any(each.topic == topic for each in self.offsets):
-                return None  # it reads the newest
-        elif not newest or (keys.partition in self.offsets and self.offsets[keys.partition].time >= began):
-            names.append(keys.partition)
-        found = [self.offsets[name] for name in names if name in self.offsets]
+        topic, newest = keys.partition.topic, self.incarnations.newest(keys.partition.topic)
+        is_newest = self.incarnations.number(topic, keys.incarnation) == newest
+        found = [*self._committed(keys, is_newest=is_newest, is_only=not newest)]
+        if not (found or is_newest) and any(each.topic == topic for each in self.offsets):
+            return None  # it reads the newest
         last = max((each.time for each in found or self.offsets.values()), default=0)
         offset = min((max(_FIRST, each.offset) for each in found), default=None)
         return _needed(offset, self.name, keys, now - last > longest_wait)
+
+    def _committed(self, keys: PartitionKeys, *, is_newest: bool, is_only: bool) -> Iterator[Committed]:
+        """Yield what the group committed of a partition in its incarnation, under each name that it has."""
+        topic, number = keys.partition.topic, keys.partition.partition
+        entries = [each for each in self.incarnations.of(topic).entries if each.directory == keys.incarnation]
+        for entry in entries:
+            if (named := self.offsets.get(TopicPartition(f"{topic}~{entry.topic_id}", number))) is not None:
+                yield named
+        began = min((entry.first_seen for entry in entries), default=0) + _CHANGE_MS
+        plain = self.offsets.get(keys.partition)
+        if is_newest and plain is not None and (is_only or plain.time >= began):
+            yield plain
 
 
 @dataclass(frozen=True, slots=True)

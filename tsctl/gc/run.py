@@ -1,6 +1,6 @@
 """One run of `tsctl gc` on one store: first each step that is due, then the fuse, then what is newly due is hidden."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,10 +12,12 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_reader.reading.parallel import stream_in_threads
 from tsctl.gc.ended import visit_ended
 from tsctl.gc.incarnations import has_objects
-from tsctl.gc.partition import Candidate, Step, Visit, Work, examine, hide, visit
+from tsctl.gc.partition import Candidate, Step, Visit, Work
 from tsctl.gc.policy import Fuse
 from tsctl.gc.report import SUFFIX, list_reports
 from tsctl.gc.retention import LEAVES_OUT, Skipped, TopicIncarnation, Why
+from tsctl.gc.visits import examine, visit
+from tsctl.gc.writes import hide
 
 # Each thread has the listing of one partition in memory.
 THREADS: Final = 4
@@ -54,6 +56,19 @@ class Found:
     oldest_due: float | None = None
     in_grace: int = 0
 
+    def add(self, result: Visit, size: int) -> None:
+        """Add what was found in a partition; `size` in bytes, as `bytes`."""
+        self.partitions += 1
+        self.waiting += result.waits
+        self.bytes += size
+        self.going += len(result.removed)
+        self.going_bytes += sum(info.size for info in result.removed)
+        self.in_grace += result.hidden is not None and result.step is Step.NOTHING and result.candidate is None
+        if result.hidden is not None:
+            self.oldest_due = min(result.hidden / 1000, self.oldest_due or result.hidden / 1000)
+        if result.candidate is not None:
+            self.candidates.append(result.candidate)
+
     @property
     def objects(self) -> int:
         """Number of objects that are newly due."""
@@ -91,19 +106,9 @@ def run_once(
     for keys, result in _visits(work, incarnations, writes=show is None):
         if show is not None:
             show(keys, result)
-        if result.bytes is None:
-            continue
-        found.partitions += 1
-        found.waiting += result.waits
-        found.bytes += result.bytes
-        found.going += len(result.removed)
-        found.going_bytes += sum(info.size for info in result.removed)
-        whole[keys.partition.topic] += result.bytes
-        found.in_grace += result.hidden is not None and result.step is Step.NOTHING and result.candidate is None
-        if result.hidden is not None:
-            found.oldest_due = min(result.hidden / 1000, found.oldest_due or result.hidden / 1000)
-        if result.candidate is not None:
-            found.candidates.append(result.candidate)
+        if result.bytes is not None:
+            found.add(result, result.bytes)
+            whole[keys.partition.topic] += result.bytes
     found.fuse = fuse.blown(found.objects, found.due_bytes, found.bytes)
     if found.fuse is None:
         blown = _blown(found.candidates, whole, fuse)
@@ -189,21 +194,25 @@ def discarded_plans(
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     first = min((info.modified for info in list_reports(store, cluster)), default=began)
-    runs: dict[str, list[ObjectInfo]] = {}
-    plans: dict[str, str] = {}
+    runs = _runs_of_earlier_release(store, cluster)
+    for run, objects in sorted(runs.items()):
+        names = {info.key.rpartition("/")[2]: info for info in objects}
+        plan = names.get("plan.json")
+        if plan is not None and plan.modified > first:
+            raise StaleStateError(
+                f"{plan.key} is younger than the first report of this release, {SUFFIX} below {cluster.gc}: an older "
+                "release of tsctl gc still runs on this archive; stop it, then delete the plan, and run this one again"
+            )
+        if plan is not None and names.keys().isdisjoint({"done.json", "void.json"}):
+            warn(f"plan {run} of an earlier release still waited, and was discarded; what it hid begins a grace again")
+    found = (info for objects in runs.values() for info in objects)
+    return {info.key: info.etag for info in found if LOG_OF_DELETIONS not in info.key}
+
+
+def _runs_of_earlier_release(store: ObjectStore, cluster: ClusterKeys) -> Mapping[str, list[ObjectInfo]]:
+    runs = defaultdict[str, list[ObjectInfo]](list)
     for info in store.list(cluster.gc):
         run, slash, _ = info.key.removeprefix(cluster.gc).partition("/")
         if (slash and not info.key.startswith(cluster.log_start_copies)) or run in {"lease.json", "last-run.json"}:
-            runs.setdefault(run, []).append(info)
-    for run, objects in sorted(runs.items()):
-        later = [info.key for info in objects if info.modified > first and info.key.endswith("/plan.json")]
-        if later:
-            raise StaleStateError(
-                f"{later[0]} is younger than the first report of this release, {SUFFIX} below {cluster.gc}: an older "
-                "release of tsctl gc still runs on this archive; stop it, then delete the plan, and run this one again"
-            )
-        names = {info.key.rpartition("/")[2] for info in objects}
-        if "plan.json" in names and names.isdisjoint({"done.json", "void.json"}):
-            warn(f"plan {run} of an earlier release still waited, and was discarded; what it hid begins a grace again")
-        plans |= {info.key: info.etag for info in objects if LOG_OF_DELETIONS not in info.key}
-    return plans
+            runs[run].append(info)
+    return runs
