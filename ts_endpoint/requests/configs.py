@@ -20,25 +20,12 @@ from kio.schema.errors import ErrorCode
 
 from ts_common.archive.snapshots import Configs
 from ts_common.errors import TieredStorageError
+from ts_common.kafka_configs import ConfigSource, ResourceType
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, error_of
-
-
-class _Resource(IntEnum):
-    """Kafka's numbers of resources (`ConfigResource.Type`)."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
-class _Source(IntEnum):
-    """Kafka's numbers of sources (`ConfigSource`)."""
-
-    TOPIC = 1
-    DEFAULT = 5
 
 
 class _Type(IntEnum):
@@ -72,20 +59,20 @@ class _Setting:
 
     def of_topic(self, *, has_synonyms: bool, is_documented: bool) -> Values:
         """Return the entry of a topic."""
-        own = {"name": self.topic, "value": self.value, "source": _Source.TOPIC}
+        own = {"name": self.topic, "value": self.value, "source": ConfigSource.DYNAMIC_TOPIC}
         synonyms = [own, self._default] if self.is_topics else [self._default]
         entry = self._entry(str(self.topic), synonyms if has_synonyms else [], is_documented=is_documented)
-        source = _Source.TOPIC if self.is_topics else _Source.DEFAULT
+        source = ConfigSource.DYNAMIC_TOPIC if self.is_topics else ConfigSource.DEFAULT
         return {**entry, "config_source": source, "read_only": not self.is_topics}
 
     def of_broker(self, *, has_synonyms: bool, is_documented: bool) -> Values:
         """Return the entry of a broker."""
         entry = self._entry(self.broker, [self._default] if has_synonyms else [], is_documented=is_documented)
-        return {**entry, "config_source": _Source.DEFAULT, "read_only": True}
+        return {**entry, "config_source": ConfigSource.DEFAULT, "read_only": True}
 
     @property
     def _default(self) -> Values:
-        return {"name": self.broker, "value": self.value, "source": _Source.DEFAULT}
+        return {"name": self.broker, "value": self.value, "source": ConfigSource.DEFAULT}
 
     def _entry(self, name: str, synonyms: list[Values], *, is_documented: bool) -> Values:
         return {
@@ -164,11 +151,11 @@ class DescribeConfigsHandler:
         has_synonyms: bool,
     ) -> Values:
         error, message, entries = ErrorCode.none, "", list[Values]()
-        if kind == _Resource.TOPIC:
+        if kind == ResourceType.TOPIC:
             error = await self._topic_error(name, session)
             if error is ErrorCode.none:
                 entries = _with_own(of_topics, await self._context.configs(name), has_synonyms=has_synonyms)
-        elif kind != _Resource.BROKER:
+        elif kind != ResourceType.BROKER:
             error, message = ErrorCode.invalid_request, "this endpoint has settings of topics and of brokers only"
         elif name == str(self._context.nodes.self_id):
             entries = of_brokers
@@ -185,7 +172,7 @@ class DescribeConfigsHandler:
 
     def _is_permitted(self, resource: tuple[int, str], session: Session) -> bool:
         kind, name = resource
-        return kind != _Resource.TOPIC or self._context.may_read(session, name)
+        return kind != ResourceType.TOPIC or self._context.may_read(session, name)
 
     async def _topic_error(self, name: str, session: Session) -> ErrorCode:
         if not self._context.may_read(session, name):
@@ -220,14 +207,14 @@ def _with_own(entries: list[Values], configs: Configs, *, has_synonyms: bool) ->
     found = {each["name"]: each for each in entries}
     for name, value in own.items():
         default = found.get(name, {"config_type": _Type.UNKNOWN, "documentation": None, "synonyms": []})
-        synonym = {"name": name, "value": value, "source": _Source.TOPIC}
+        synonym = {"name": name, "value": value, "source": ConfigSource.DYNAMIC_TOPIC}
         found[name] = {
             **default,
             "name": name,
             "value": value,
             "is_sensitive": False,
             "synonyms": [synonym, *default["synonyms"]] if has_synonyms else [],
-            "config_source": _Source.TOPIC,
+            "config_source": ConfigSource.DYNAMIC_TOPIC,
             "read_only": False,
         }
     return [found[name] for name in sorted(found)]

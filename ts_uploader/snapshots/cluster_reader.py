@@ -25,12 +25,11 @@ from typing import Final
 from ts_common.archive.snapshots import DEFAULTS, LARGEST, Broker, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
 from ts_common.broker_connection.connection import BrokerConnection
 from ts_common.broker_connection.security import Security
+from ts_common.kafka_configs import ConfigSource, ResourceType
 from ts_common.model import TopicPartition
 from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
 from ts_uploader.snapshots.cluster_requests import (
-    ConfigSource,
     Metadata,
-    ResourceType,
     Right,
     Setting,
     configs_of,

@@ -26,6 +26,7 @@ from ts_common.archive.snapshots import Configs, GroupOffset
 from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
 from ts_common.broker_connection.encoding import Reader, string
 from ts_common.errors import CorruptData
+from ts_common.kafka_configs import ConfigSource, ResourceType
 from ts_common.model import TopicPartition
 
 _ALL: Final = b"\xff\xff\xff\xff"  # a null list
@@ -35,21 +36,6 @@ _TOPIC_DENIED, _GROUP_DENIED, CLUSTER_DENIED = 29, 30, 31
 _NO_ID: Final = bytes(16)
 # Settings that Kafka marks as sensitive; a broker of another make, or a plugin, may forget the mark.
 _SECRET: Final = re.compile(r"password|secret|jaas\.config|keystore\.key")
-
-
-class ResourceType(IntEnum):
-    """What has configurations."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
-class ConfigSource(IntEnum):
-    """The place where a setting was set."""
-
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
 
 
 class Right(IntEnum):
