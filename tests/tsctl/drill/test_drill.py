@@ -134,6 +134,15 @@ def test_a_record_that_the_broker_lacks_is_named(
     assert values["ts_drill_findings"] >= 2
 
 
+@pytest.mark.full
+def test_a_drill_that_restores_no_record_fails(shipped: Shipped, run: Run) -> None:
+    """It proves nothing: each partition is cut at its first record."""
+    ends = [f"--end={topic}-{number}=0" for topic, number in shipped.next_offsets if topic == FIELDS]
+    ended = run("drill", FIELDS, "--kafka", kafka_directory("4"), "--config", shipped.config, "--whole", *ends)
+    assert ended.code == 1, ended
+    assert f"no record was compared: {FIELDS}, whole has none" in ended.out
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_drill_that_is_ended_ends_its_broker(shipped: Shipped, tmp_path: Path, number: signal.Signals) -> None:
     """By itself, as without `setpriv`, and its data is removed; after SIGKILL by the kernel, and the data stays."""

@@ -1,18 +1,11 @@
 """What a drill reports: recovery point, recovery time by size, and findings."""
 
-from pathlib import Path
-from unittest.mock import MagicMock
-
-import pytest
-
 from tests.hostile_text import ESCAPES, raw_in
 from ts_common.model import TopicPartition
 from ts_tables.files.digest import DigestSum
 from tsctl.drill.comparing import Comparison, Difference
 from tsctl.drill.metrics import values_of
 from tsctl.drill.report import DrillReport, Finding
-from tsctl.drill.run import Drill
-from tsctl.output import Output
 
 BEGAN = 1_795_964_400_000
 PARTITION = TopicPartition("orders", 0)
@@ -94,13 +87,3 @@ def test_a_drill_that_compared_no_record_failed() -> None:
     report.add(PARTITION, "read_uncommitted", 0, 9, comparison(9, 1))
     report.conclude()
     assert report.findings == []
-
-
-def test_a_drill_of_a_plan_without_topics_has_that_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the broker did: the steps before are replaced."""
-    monkeypatch.setattr("tsctl.drill.run.ThrowawayBroker", MagicMock())
-    monkeypatch.setattr("tsctl.drill.run.NewCluster", MagicMock())
-    monkeypatch.setattr(Drill, "_restore", lambda *_: None)
-    plan, report = MagicMock(partitions={}), report_of()
-    Drill(MagicMock(), MagicMock(), plan, Path(), Path(), report).run(None, Output(as_json=True))
-    assert [each.what.partition(":")[0] for each in report.findings] == ["no record was compared"]
