@@ -1,95 +1,23 @@
-"""`tsctl gc`: what a user runs, reads and undoes; the policy, holds and readers of a run."""
+"""`tsctl gc`: what a user runs and reads; the policy and readers of a run."""
 
 import re
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dev.local.agent import write_config
 from tests.docs.commands import CHECKOUT
 from tests.made_archive import MadeArchive
 from tests.spark.archives import Archive
+from tests.tsctl.commands.gc.conftest import ALL, DAY, NEW, OLD, contents, write_policy
 from tests.tsctl.gc.archives import GRACE, bases, later, ship, start_of
 from tests.tsctl.running import Run
 from ts_common.archive.table_claims import TableClaims, claims_key
-from ts_common.endpoints import EndpointProvider
 from ts_common.errors import AccessDenied
-from ts_common.store.contract import ObjectStore
 from tsctl.commands import gc
 from tsctl.gc import archive_run
-
-POLICY = """
-cluster: prod
-grace: 1h
-least_time: 0s
-fuse: {{share: 90%}}
-rules:
-  - topics: kept
-    keep: true
-  - topics: .*
-    max_size: 1KiB
-    confirm_small: true
-    {more}
-"""
-DAY = 86_400_000
-ALL = list(range(0, 100, 10))
-OLD, NEW = "A" * 22, "B" * 22
-
-
-class TwoStores(EndpointProvider):
-    """Two directories next to that of the configuration: topics `b` and `moved` are in `b`, all others in `a`."""
-
-    def location(self, topic: str) -> str:
-        """Return the directory of a topic."""
-        return (self.config_dir.parent / ("b" if topic in {"b", "moved"} else "a")).as_uri()
-
-    def locations(self) -> frozenset[str]:
-        """Return both."""
-        return frozenset(map(self.location, "ab"))
-
-
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    return write_policy(tmp_path)
-
-
-def write_policy(directory: Path, more: str = "", **replaced: str) -> Path:
-    """Write the policy with more keys of its last rule; `replaced` are whole values of its own keys."""
-    text = POLICY.format(more=more)
-    for name, value in replaced.items():
-        text, count = re.subn(rf"^{name}: .*$", f"{name}: {value}", text, flags=re.MULTILINE)
-        assert count == 1
-    path = directory / "retention.yaml"
-    path.write_text(text)
-    return path
-
-
-@pytest.fixture
-def shipped(hand_made: Archive) -> Archive:
-    for topic in ("t", "kept"):
-        ship(hand_made, topic, 0, 100)
-    return hand_made
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[tuple[MadeArchive, MadeArchive, Path]]:
-    """Return the stores of one archive, with topic `a` and `b`, and the directory of its configuration."""
-    stores = tuple(MadeArchive(tmp_path / name) for name in "ab")
-    for archive, topic in zip(stores, "ab", strict=True):
-        archive.store.put(archive.keys.layout, b'{"version":1,"entropyBits":0,"cluster":"prod","time":0}')
-        ship(archive, topic, 0, 100)
-    write_config(tmp_path / "conf", "prod", {"storage.service.endpoint.provider.class": f"{__name__}:TwoStores"})
-    yield stores[0], stores[1], tmp_path / "conf"
-    for archive in stores:
-        archive.store.close()
-
-
-def contents(store: ObjectStore) -> dict[str, str]:
-    return {info.key: info.etag for info in store.list()}
 
 
 def states(run: Run, named: tuple[str, ...]) -> list[tuple[Any, ...]]:
@@ -163,103 +91,6 @@ def test_a_dry_run_names_what_a_run_would_do_and_writes_nothing(
     assert steps() == [("t-0", "begin the grace", None, None, None)]
 
 
-def test_an_undo_shows_at_once_and_keeps_until_its_hold_is_removed(
-    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
-) -> None:
-    """Of the named topics alone; what it shows has another grace. Once released there is nothing to show."""
-    ship(shipped, "u", 0, 100)
-    run("gc", "run", "--policy", policy, *named)
-    undone = run("gc", "undo", "t.*", "--reason", "wrong policy", *named)
-    assert (undone.code, start_of(shipped), start_of(shipped, "u")) == (0, 0, 30)
-    assert "1 partition shown again" in undone.out
-    (hold,) = run("hold", "ls", *named, "--json").document["holds"]
-    assert f"until: tsctl hold rm {hold['name']} " in undone.out
-    assert (hold["topics"], hold["reason"]) == (["t.*"], "wrong policy")
-    later(shipped, GRACE)
-    kept = run("gc", "run", "--policy", policy, *named)
-    assert (kept.code, start_of(shipped), bases(shipped), bases(shipped, "u")) == (0, 0, ALL, ALL[3:])
-    assert f"t-0: kept: hold {hold['name']}: wrong policy" in kept.err
-    run("hold", "rm", hold["name"], "--reason", "the policy is right", *named)
-    later(shipped, GRACE)
-    run("gc", "run", "--policy", policy, *named)
-    assert (start_of(shipped), bases(shipped)) == (30, ALL)
-    later(shipped, GRACE)
-    run("gc", "run", "--policy", policy, *named)
-    late = run("gc", "undo", "--all", "--reason", "too late", *named, "--json")
-    assert (late.code, late.document["locations"][0]["shown_partitions"]) == (0, 0)
-    assert (start_of(shipped), bases(shipped)) == (30, ALL[3:])
-
-
-def test_an_undo_shows_although_another_hold_is_damaged(
-    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
-) -> None:
-    """Doubt keeps. The damage is a finding, and has the exit code of one."""
-    run("gc", "run", "--policy", policy, *named)
-    shipped.store.put(shipped.keys.holds + "x.json", b"{")
-    undone = run("gc", "undo", "t", "--reason", "wrong policy", *named)
-    assert (undone.code, start_of(shipped)) == (1, 0)
-    assert "holds/x.json" in undone.err
-
-
-def test_an_undo_shows_an_incarnation_that_is_over(
-    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
-) -> None:
-    """It is hidden as a whole before it is deleted."""
-    shipped.put_incarnations("t", OLD, NEW)
-    policy.write_text(policy.read_text() + "deleted_topics: {after: 1d}\n")
-    later(shipped, 2 * DAY)
-    run("gc", "run", "--policy", policy, *named, "--ignore-fuse")
-    assert start_of(shipped) == 100
-    undone = run("gc", "undo", "t", "--reason", "it is needed", *named)
-    assert (undone.code, start_of(shipped)) == (0, 0)
-    later(shipped, GRACE)
-    run("gc", "run", "--policy", policy, *named, "--ignore-fuse")
-    assert (start_of(shipped), bases(shipped)) == (0, ALL)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("--reason", "x"), "give topics or patterns, or --all"),
-        (("t", "--all", "--reason", "x"), "give topics or patterns, or --all"),
-        (("t",), "--reason is missing"),
-        (("t", "--reason", " "), "--reason is missing"),
-        (("t", "--reason", "x\ny"), "one line is expected"),
-        (("tt", "--reason", "x"), "the archive has no topic tt"),
-        (("t(", "--reason", "x"), "topic 't(' is not a regular expression"),
-    ],
-)
-def test_an_undo_without_topics_or_a_reason_is_refused(
-    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, arguments: tuple[str, ...], text: str
-) -> None:
-    """It writes nothing: neither a hold nor `log.start`."""
-    run("gc", "run", "--policy", policy, *named)
-    before = contents(shipped.store)
-    refused = run("gc", "undo", *arguments, *named)
-    assert (refused.code, refused.out, text in refused.err) == (2, "", True), refused.err
-    assert contents(shipped.store) == before
-
-
-def test_a_cluster_with_two_stores_is_undone_in_each(
-    two: tuple[MadeArchive, MadeArchive, Path], policy: Path, run: Run
-) -> None:
-    """Also if one of them has nothing that is hidden; both have the hold, and each topic is of one of them."""
-    one, other, conf = two
-    config = ("--config", conf)
-    policy.write_text(policy.read_text().replace("topics: kept", "topics: b"))
-    first = run("gc", "run", "--policy", policy, *config)
-    assert (first.code, start_of(one, "a"), start_of(other, "b")) == (0, 30, 0), first.err
-    undone = run("gc", "undo", "--all", "--reason", "wrong policy", *config, "--json")
-    found = [(each["location"], each["shown_partitions"]) for each in undone.document["locations"]]
-    assert (undone.code, sorted(found)) == (0, sorted([(one.location, 1), (other.location, 0)]))
-    assert (start_of(one, "a"), start_of(other, "b")) == (0, 0)
-    for archive in (one, other):
-        archive.store.head(archive.keys.hold(undone.document["hold"]))
-    later(one, GRACE)
-    kept = run("gc", "run", "--policy", policy, *config)
-    assert (kept.code, start_of(one, "a")) == (0, 0)
-
-
 def test_a_report_has_each_former_incarnation_and_old_place_until_the_policy_collects_them(
     two: tuple[MadeArchive, MadeArchive, Path], policy: Path, run: Run
 ) -> None:
@@ -290,23 +121,6 @@ def test_a_report_has_each_former_incarnation_and_old_place_until_the_policy_col
         assert run("gc", "run", "--policy", policy, *config, "--ignore-fuse").code == 0
         later(one, GRACE)
     assert (bases(one, "a"), bases(one, "moved"), bases(other, "moved")) == ([], [], ALL)
-
-
-def test_a_hold_stops_a_run_and_shows_what_is_hidden_until_it_is_removed(
-    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
-) -> None:
-    """It is expected, so the exit code is 0; a hold that cannot be read stops everything, with a finding."""
-    run("gc", "run", "--policy", policy, *named)
-    run("hold", "add", "case-17", "--topic", "t", "--reason", "audit", *named)
-    later(shipped, GRACE)
-    held = run("gc", "run", "--policy", policy, *named)
-    assert (held.code, start_of(shipped), bases(shipped)) == (0, 0, ALL)
-    assert "t-0: kept: hold case-17: audit" in held.err
-    assert "shown again: 1 partition" in held.out
-    run("hold", "rm", "case-17", "--reason", "closed", *named)
-    shipped.store.put(shipped.keys.holds + "x.json", b"{}")
-    assert run("gc", "run", "--policy", policy, *named).code == 1
-    assert start_of(shipped) == 0
 
 
 def test_a_run_waits_for_a_reader_and_names_an_overdue_one(
