@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ts_common.model import TopicPartition
-from ts_common.wording import counted
+from ts_common.wording import counted, some
 from ts_tables.claims.state import TableState, without
 from ts_tables.targets import TableContents
 
@@ -106,5 +106,4 @@ def lacking(state: TableState, other: TableState) -> str:
                     found.append(
                         f"{topic}-{number} {counted(len(deleted), 'deletion')}, the first at offset {min(deleted)[0]}"
                     )
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"{', '.join(found[:_SHOWN])}{more}"
+    return some(found, _SHOWN)

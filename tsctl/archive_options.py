@@ -20,11 +20,12 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.suggestions import nearest
+from ts_common.wording import some
 from ts_reader.options.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
 from ts_reader.options.given import Given
 from ts_reader.options.scan_options import INCARNATION
 from ts_reader.reading.incarnation_option import NEWEST
-from ts_reader.reading.topics import Topic, nothing_under, read_topics, some, topic_names
+from ts_reader.reading.topics import Topic, nothing_under, read_topics, topic_names
 from tsctl.scan_options import WORDING
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class OpenArchive:
         held = {entry.topic.name for entry in found}
         for text in requested:
             if not any(chooser([text])(name) for name in held):
-                hint = nearest(text, known) or f"; it contains {some(known)}"
+                hint = nearest(text, known) or f"; it contains {some(sorted(known))}"
                 raise QueryError(
                     f"topic {text}: cluster {self.keys.cluster} in {self._locations()} has no such topic{hint}"
                 )
@@ -239,7 +240,7 @@ class OpenArchive:
     def _listed(self, endpoint: Endpoint, store: ObjectStore) -> dict[str, TopicDirectories]:
         store.check()
         listed = list_topics(store, self.keys)
-        elsewhere = [name for name in listed if not self._name.lies_in(name, endpoint)]
+        elsewhere = sorted(name for name in listed if not self._name.lies_in(name, endpoint))
         if elsewhere:
             self._warn(
                 f"{store.location} holds objects of {some(elsewhere)}, which the file places elsewhere: left out"
@@ -313,7 +314,7 @@ def check_partitions(requested: frozenset[int], held: Collection[int], topics: I
         QueryError: a requested partition exists in no topic.
     """
     if held and (missing := requested - frozenset(held)):
-        lacking = f"the store has no partition {some(map(str, sorted(missing)))} of topic {some(topics)}"
+        lacking = f"the store has no partition {some(map(str, sorted(missing)))} of topic {some(sorted(topics))}"
         raise QueryError(f"{lacking}; it has {some(map(str, sorted(held)))}")
 
 

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from ts_common.wording import clause, counted
+from ts_common.wording import clause, counted, some
 
 CHECKOUT = Path(__file__).parents[2]
 PRODUCT = ("ts_common", "ts_consumer", "ts_endpoint", "ts_reader", "ts_spark", "ts_tables", "ts_uploader", "tsctl")
@@ -26,6 +26,13 @@ def test_a_count_has_separators_and_a_plural() -> None:
     ]
     plurals = [counted(2, noun) for noun in ("entry", "day", "batch", "index", "process", "data file")]
     assert plurals == ["2 entries", "2 days", "2 batches", "2 indexes", "2 processes", "2 data files"]
+
+
+def test_a_list_has_its_first_texts_and_the_number_of_the_others() -> None:
+    """In their order; without texts it is empty."""
+    assert [some([]), some(["b", "a"])] == ["", "b, a"]
+    assert some(map(str, range(12))) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert some((f"t{n:02}" for n in range(12)), 2) == "t00, t01 and 10 more"
 
 
 def test_every_count_has_its_noun_from_one_function() -> None:

@@ -23,12 +23,12 @@ from ts_common.archive.object_keys import (
 )
 from ts_common.model import is_cluster_id
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import some
 
 MOST_LAYOUTS: Final = 100  # that are looked for; a bucket can have thousands of clusters
 MOST_LISTINGS: Final = 100  # below other directories; a bucket that other programs use can have millions
 _PAGE: Final = 1000  # keys in one response of a store
 _TRIED: Final = 2  # directories of partitions
-_NAMED: Final = 10  # in a sentence
 _ENTROPY: Final = re.compile(rf"[01]{{1,{MAX_ENTROPY_BITS}}}")
 
 
@@ -46,9 +46,8 @@ class FoundClusters:
 
     def __str__(self) -> str:
         """Return the clause of a message about a wrong cluster."""
-        more = f" and {len(self.ids) - _NAMED} more" if len(self.ids) > _NAMED else ""
-        found = f"{', '.join(self.ids[:_NAMED])}{more}" or "no cluster"
-        return f"it has {found}{'' if self.is_complete else ', as far as its directories were read'}"
+        end = "" if self.is_complete else ", as far as its directories were read"
+        return f"it has {some(self.ids) or 'no cluster'}{end}"
 
 
 def find_clusters(store: ObjectStore) -> FoundClusters:

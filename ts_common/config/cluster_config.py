@@ -24,13 +24,13 @@ from ts_common.model import is_cluster_id
 from ts_common.store.option_table import OPTIONS, options_of, parse_options
 from ts_common.store.options import PREFIX
 from ts_common.suggestions import nearest
+from ts_common.wording import some
 
 KAFKA_CLIENT: Final = "ts.segment.uploader.kafka.client."
 REPORTER: Final = "metrics.reporter."
 ALLOWED_HOSTS_KEY: Final = "ts.segment.uploader.http.allowed.hosts"
 _UNIT: Final = "unit"  # in a field's `json_schema_extra`: the unit of a number
 _MILLISECONDS: Final = 1000
-_NAMED: Final = 10  # files in a message
 _CHANGEABLE: Final[dict[str, JsonValue]] = {"changeable": True}  # in `json_schema_extra`, see `is_changeable`
 
 
@@ -301,8 +301,7 @@ def _missing(path: Path, choice: str) -> str:
     others = sorted(file.stem for file in path.parent.glob(f"*{path.suffix}") if is_cluster_id(file.stem))
     if not others:
         return message
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    message += f"; the directory has {', '.join(f'{name}{path.suffix}' for name in others[:_NAMED])}{more}"
+    message += f"; the directory has {some(f'{name}{path.suffix}' for name in others)}"
     return message + (f": {choice.format(others[0] if len(others) == 1 else 'NAME')}" if choice else "")
 
 

@@ -21,11 +21,11 @@ from ts_common.model import is_cluster_id
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint
+from ts_common.wording import some
 from ts_reader.options.given import Given
 from ts_reader.options.scan_options import CLUSTER_ID, ENTROPY_BITS, LOCATION_URL
 from ts_reader.query.query import Wording
 from ts_reader.reading.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file
-from ts_reader.reading.topics import some
 
 SOURCE: Final = "command line"
 CONFIG_VARIABLE: Final = "TS_UPLOADER_CONFIG"

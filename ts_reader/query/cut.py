@@ -46,6 +46,7 @@ from ts_common.errors import CorruptData, NewerFormat, QueryError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import some
 from ts_reader.query.bounds import first_offset_of
 from ts_reader.query.filters import QueryFilters
 from ts_reader.query.query import Cut, Query, Subscription
@@ -53,7 +54,7 @@ from ts_reader.query.subscription import find_topics
 from ts_reader.query.timestamps import time_text
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
-from ts_reader.reading.topics import Topic, some
+from ts_reader.reading.topics import Topic
 from ts_reader.reading.transactions_at import CLOCK_MARGIN_MS, Transaction, TransactionsAt, spans_of
 
 log = structlog.get_logger("ts_reader")
@@ -194,7 +195,7 @@ def _may_reach(time_max: int | None, records: int | None, proof: int) -> bool:
 
 
 def _unproven_text(lacking: Sequence[TopicPartition], moment: int) -> str:
-    listed = some(map(str, lacking), _MAX_LISTED)
+    listed = some(sorted(map(str, lacking)), _MAX_LISTED)
     return (
         f"cut at {time_text(moment)}: records up to then can be missing in {listed}: no shipped record is five minutes "
         "later, and no agent's word in ends/ proves that all are shipped; choose an earlier moment, or repeat the "

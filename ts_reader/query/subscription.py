@@ -7,8 +7,9 @@ from dataclasses import replace
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories, list_topics
 from ts_common.errors import QueryError
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import some
 from ts_reader.query.query import Query
-from ts_reader.reading.topics import Topic, nothing_under, read_topics, some
+from ts_reader.reading.topics import Topic, nothing_under, read_topics
 
 
 def find_topics(store: ObjectStore, query: Query) -> tuple[Topic, ...]:
@@ -64,7 +65,7 @@ def unknown_topic(name: str, query: Query, known: Iterable[str]) -> QueryError:
     """Return the error of a query for a topic that never existed."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"it contains {some(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"it contains {some(sorted(known))}"
     return QueryError(f"topic {name}: {where(query)} has no such topic; {hint}")
 
 

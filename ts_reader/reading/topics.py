@@ -5,7 +5,7 @@ list of incarnations; a topic without either never existed. If the store has no 
 width is probably wrong, so the message names the widths that the store has for the cluster.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog
@@ -143,13 +143,6 @@ def other_width(store: ObjectStore, keys: ClusterKeys, option: str) -> str | Non
     ways = " or ".join(f"{option}{width}" if width else f"no {name}" for width in sorted(widths))
     given = f"{option}{keys.entropy_bits}" if keys.entropy_bits else f"no {name}"
     return f"{store.location} has no objects of cluster {cluster} with {given}; found with {ways}: set that option"
-
-
-def some(names: Iterable[str], limit: int = 10) -> str:
-    """Return the first names in order, for a message, with the number of the others."""
-    names = sorted(names)
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
 
 
 def _holds_anything(catalog: PartitionCatalog) -> bool:

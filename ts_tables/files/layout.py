@@ -1,6 +1,6 @@
 """How the rows of a table are laid out in files, what describes a complete file, and how columns differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import BinaryIO, Final
@@ -8,6 +8,7 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ts_common.wording import some
 from ts_tables.files.partitioning import Key, Term
 
 TARGET_BYTES: Final = 256 << 20
@@ -114,7 +115,6 @@ WAYS_OUT: Final = (
     "undo the change, make a generation of the table (docs/parsed-tables.md, Generations), or create a table of "
     "another name"
 )
-_SHOWN: Final = 10
 
 
 def differing(table: Mapping[str, str], file: Mapping[str, str]) -> str:
@@ -132,13 +132,8 @@ def differing(table: Mapping[str, str], file: Mapping[str, str]) -> str:
         if table.get(name, kind) != kind
     ]
     found = [
-        *([f"the table has no column {_listed(new)}"] if new else ()),
-        *([f"the file makes no column {_listed(gone)}"] if gone else ()),
-        *([_listed(others)] if others else ()),
+        *([f"the table has no column {some(new)}"] if new else ()),
+        *([f"the file makes no column {some(gone)}"] if gone else ()),
+        *([some(others)] if others else ()),
     ]
     return "; ".join(found)
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return f"{', '.join(texts[:_SHOWN])}{more}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.config.cluster_config import ClusterConfig
 from ts_common.http_server.bounded_server import MOST_CONNECTIONS
-from ts_common.wording import counted
+from ts_common.wording import counted, some
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT, partition_directories
@@ -101,10 +101,12 @@ def _log_dir(log_dir: Path, config: ClusterConfig | None, seen: _Seen) -> Iterat
         return
     seen.partitions += shipped
     if refused:
-        yield error(about, f"{_some(refused)} cannot be read by this user", _GROUP)
+        yield error(about, f"{some(sorted(refused), _NAMED)} cannot be read by this user", _GROUP)
     if links:
         yield warning(
-            about, f"{_some(links)}: a symbolic link, which is not followed", "replace the link by the directory itself"
+            about,
+            f"{some(sorted(links), _NAMED)}: a symbolic link, which is not followed",
+            "replace the link by the directory itself",
         )
     checkpoint = log_dir / HIGH_WATERMARK_CHECKPOINT
     if checkpoint.exists() and not os.access(checkpoint, os.R_OK):
@@ -190,11 +192,6 @@ def _settings(environment: Environment, config: ClusterConfig | None, seen: _See
         if rate > limit:
             found = f"the broker writes about {rate:.0f} bytes per second, and the upload rate is limited to {limit}"
             yield warning(about, found, "raise ts.segment.uploader.upload.max.bytes.per.second")
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(sorted(names)[:_NAMED]) + more
 
 
 def _number(path: Path) -> int | None:

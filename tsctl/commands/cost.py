@@ -10,8 +10,8 @@ import typer
 from ts_common.config.file_values import parse_seconds, parse_size
 from ts_common.errors import ConfigurationError
 from ts_common.store.factory import Scheme, parse_location
+from ts_common.wording import some
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.reading.topics import some
 from tsctl.archive_options import ArchiveOptions, JsonOption, TopicsArgument
 from tsctl.cost.bill import Change
 from tsctl.cost.bill_tables import fields, section
@@ -52,7 +52,7 @@ def cost(
     output, name = Output(as_json), given.name()
     others = [each.location for each in name.endpoints if parse_location(each.location).scheme is not Scheme.S3]
     if prices is None and others:
-        problem = f"--prices is missing: {some(others)} is not S3; edit a copy of what --example-prices writes"
+        problem = f"--prices is missing: {some(sorted(others))} is not S3; edit a copy of what --example-prices writes"
         raise ConfigurationError(SOURCE, [problem])
     change, priced = Change(size, to_class, days), read_prices(prices)
     priced.of(to_class or priced.default_class)

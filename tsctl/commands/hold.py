@@ -11,9 +11,8 @@ from ts_common.archive.holds import Hold, check_reason
 from ts_common.archive.topic_choice import as_pattern
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
-from ts_common.wording import counted
+from ts_common.wording import counted, some
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.reading.topics import some
 from tsctl.archive_options import ArchiveOptions, JsonOption, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
@@ -87,7 +86,7 @@ def add(
     archive_name = given.name()
     with open_archive(archive_name, output.warn) as archive:
         names = archive.names()
-        if missing := [topic for topic in chosen if is_topic_name(topic) and topic not in names]:
+        if missing := sorted(topic for topic in chosen if is_topic_name(topic) and topic not in names):
             output.warn(f"the archive has no topic {some(missing)} today; the hold concerns it as soon as it has one")
         matched = sum(map(wanted.matches, names))
         if not matched:
@@ -168,8 +167,8 @@ def _warn_of_differences(found: Sequence[ListedHold], output: Output) -> None:
     for entry in found:
         if entry.missing_in:
             output.warn(
-                f"hold {entry.hold.name}: {some(entry.missing_in)} lacks it; it stops retention all the same; complete "
-                "it with the same tsctl hold add"
+                f"hold {entry.hold.name}: {some(sorted(entry.missing_in))} lacks it; it stops retention all the same; "
+                "complete it with the same tsctl hold add"
             )
     held = Counter(entry.hold.name for entry in found if entry.removal is None)
     for name in sorted(name for name, count in held.items() if count > 1):

@@ -18,12 +18,11 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectStore
 from ts_common.store.thaw_state import ThawTier
-from ts_common.wording import counted
+from ts_common.wording import counted, some
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.frozen import Span
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
-from ts_reader.reading.topics import some
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
@@ -149,7 +148,7 @@ def _wait(work: Thaw, objects: Sequence[ColdObject], frozen: int, output: Output
         readable = {each.place for each in work.wait(objects, advance)}
     removed = [each for each in objects if each.place not in readable]
     if removed:
-        names = some(each.key for each in removed)
+        names = some(sorted(each.key for each in removed))
         output.warn(f"{counted(len(removed), 'object')} of the range, removed during the wait: {names}")
     output.text(f"{'' if removed else 'all '}{counted(len(readable), 'object')} can be read now")
     return removed

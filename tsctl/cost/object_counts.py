@@ -13,9 +13,9 @@ from ts_common.errors import QueryError
 from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectStore
 from ts_common.suggestions import nearest
+from ts_common.wording import some
 from ts_reader.options.archive_name import ArchiveName
 from ts_reader.reading.parallel import in_threads
-from ts_reader.reading.topics import some
 from tsctl.archive_options import chooser, open_archive
 from tsctl.cost.prices import Prices
 from tsctl.output import Output
@@ -80,7 +80,7 @@ def survey(
         known = archive.names()
         for text in topics:
             if not any(map(chooser([text]), known)):
-                hint = nearest(text, known) or f"; it contains {some(known)}"
+                hint = nearest(text, known) or f"; it contains {some(sorted(known))}"
                 raise QueryError(f"topic {text}: cluster {archive.keys.cluster} has no such topic{hint}")
         found = [each for store in archive.stores for each in find_directories(store, archive.keys)]
         chosen = [each for each in found if not topics or (each[2] != OWN and choose(each[2]))]

@@ -26,8 +26,8 @@ import pyarrow as pa
 from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
 from ts_common.suggestions import nearest
+from ts_common.wording import some
 from ts_reader import Archive, Estimate, Observer, Scan
-from ts_reader.reading.topics import some
 from tsctl.sql.read_progress import ReadProgress
 
 # DuckDB would draw a progress bar on standard output, among the rows.
@@ -280,7 +280,7 @@ class Session:
             name = match[1].strip('"')
             if name in self._topics:  # without quotation marks, what is before a dot is a schema
                 return f'table {name}: write "{name}" with its quotation marks'
-            hint = nearest(name, self._topics) or f"; it has {some(self._topics)}"
+            hint = nearest(name, self._topics) or f"; it has {some(sorted(self._topics))}"
             quoted = "" if re.fullmatch(r"\w+", name) else f'; write "{name}" with its quotation marks'
             return f"table {name}: cluster {self._archive.cluster} has no such topic{hint}{quoted}"
         first, _, place = text.partition("\n\n")

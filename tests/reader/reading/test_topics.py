@@ -9,7 +9,7 @@ from ts_common.archive.directories import NO_DIRECTORIES, list_topics
 from ts_common.archive.layout import Layout
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
-from ts_reader.reading.topics import Topic, nothing_under, read_topics, some, topic_names
+from ts_reader.reading.topics import Topic, nothing_under, read_topics, topic_names
 
 ONE, TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 
@@ -69,9 +69,3 @@ def test_a_missing_cluster_is_explained_by_its_entropy_width(tmp_path: Path) -> 
     assert nothing_under([archive.store], other, "bits=").endswith("with no bits; found with bits=3: set that option")
     archive.store.put(archive.keys.layout, Layout(3, CLUSTER, 0).encode())
     assert nothing_under([archive.store], other, "bits=").endswith("set bits=3")
-
-
-def test_a_message_names_the_first_ten() -> None:
-    """Sorted, with the number of the others."""
-    assert some(["b", "a"]) == "a, b"
-    assert some((f"t{n:02}" for n in range(12)), limit=2) == "t00, t01 and 10 more"

@@ -4,11 +4,13 @@ from collections.abc import Set
 from itertools import islice
 
 from ts_common.store.retry import check_policy
+from ts_common.wording import some
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, ok, unanswered, warning
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 
 _MOST_TOPICS = 200  # one request each
+_NAMED = 3  # topics in a finding; the rest is counted
 _CLOSE_SECONDS = 2.0
 
 
@@ -44,16 +46,16 @@ def _topics(client: BrokerClient, topics: Set[str], about: str) -> list[Finding]
             unknown.append(topic)
     findings = []
     if denied:
-        what = f"denies this identity who leads {_some(denied)}: the agent would not ship these"
+        what = f"denies this identity who leads {some(denied, _NAMED)}: the agent would not ship these"
         findings.append(
             error(about, what, "allow it DESCRIBE on the topics (and DESCRIBE_CONFIGS, for their retention)")
         )
     if absent:
-        what = f"has no topic {_some(absent)}, but its log dirs do"
+        what = f"has no topic {some(absent, _NAMED)}, but its log dirs do"
         way = "deleted topics soon leave the disk; many mean another cluster's broker, or no right to DESCRIBE"
         findings.append(warning(about, what, way))
     if unknown:
-        findings.append(unanswered(about, f"returns no leader now for {_some(unknown)}"))
+        findings.append(unanswered(about, f"returns no leader now for {some(unknown, _NAMED)}"))
     if topics and not findings:
         findings.append(ok(about, "returns who leads the topics in its log dirs"))
     return findings
@@ -63,7 +65,3 @@ def _leaders(client: BrokerClient, topic: str) -> dict[int, int] | None:
     # See `broker_client`: the broker that was last used, to the second, receives the next request.
     policy = check_policy(AnsweredByAnother, client.broker_settings)
     return policy(client.leaders, topic)
-
-
-def _some(topics: list[str]) -> str:
-    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
