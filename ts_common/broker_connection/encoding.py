@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from ts_common.errors import CorruptData
+from ts_common.log_format.varints import unsigned_varint
 
 _T = TypeVar("_T")
 _LONGEST_VARINT: Final = 5  # bytes of an unsigned 32-bit number
@@ -31,15 +32,6 @@ def compact_string(text: str) -> bytes:
 def sized_bytes(data: bytes) -> bytes:
     """Encode BYTES."""
     return struct.pack(">i", len(data)) + data
-
-
-def unsigned_varint(number: int) -> bytes:
-    """Encode UNSIGNED_VARINT."""
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(found) + bytes([number])
 
 
 class Reader:

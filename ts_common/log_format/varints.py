@@ -1,4 +1,4 @@
-"""Zigzag varints, as Kafka's `ByteUtils` reads and writes them in records of magic 2."""
+"""Varints, as Kafka's `ByteUtils` reads and writes them: zigzag ones in records of magic 2."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -34,12 +34,17 @@ def varint(value: int) -> bytes:
     return _SMALL[zigzag] if zigzag < len(_SMALL) else bytes(_groups(zigzag & _INT64_MASK))
 
 
-def _groups(zigzag: int) -> Iterator[int]:
+def unsigned_varint(value: int) -> bytes:
+    """Return a varint without a sign (`writeUnsignedVarint`)."""
+    return bytes(_groups(value))
+
+
+def _groups(value: int) -> Iterator[int]:
     """Yield groups of seven bits, the least significant first."""
-    while zigzag >= 0x80:
-        yield zigzag & 0x7F | 0x80
-        zigzag >>= 7
-    yield zigzag
+    while value >= 0x80:
+        yield value & 0x7F | 0x80
+        value >>= 7
+    yield value
 
 
 _SMALL: Final = tuple(bytes(_groups(zigzag)) for zigzag in range(1 << 14))

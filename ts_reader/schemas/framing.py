@@ -18,12 +18,14 @@ import struct
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from ts_common.log_format.varints import read_varint
 from ts_reader.schemas.contract import Part
 from ts_reader.schemas.limits import MAX_DEPTH
 
 _ID: Final = struct.Struct(">I")
 ID_BYTES: Final = 5
 _GUID_BYTES: Final = 17
+_LONGEST_INDEX: Final = 5  # bytes of an int32 as a varint
 _BY_ID, _BY_GUID = 0, 1
 _NOT_FRAMED: Final = "not in a registry's frame: expected a zero byte and a schema id of 4 bytes"
 
@@ -96,13 +98,8 @@ def message_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     """Return a zigzag varint of at most five bytes, and the position after it."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(data):
-            raise ValueError("the message indexes of Protobuf are cut off")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-    raise ValueError("a message index of Protobuf has more than five bytes")
+    try:
+        return read_varint(data[: position + _LONGEST_INDEX], position)
+    except IndexError:
+        what = "are cut off" if position + _LONGEST_INDEX > len(data) else "have one of more than five bytes"
+        raise ValueError(f"the message indexes of Protobuf {what}") from None

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
-from ts_common.broker_connection.encoding import Reader, compact_string, string, unsigned_varint
+from ts_common.broker_connection.encoding import Reader, compact_string, string
 from ts_common.errors import OperatorError, TransientError
+from ts_common.log_format.varints import unsigned_varint
 from ts_common.model import TopicPartition
 from tsctl.restore.transactions import Coordinated
 

@@ -12,9 +12,10 @@ from tests.fuzz.mutate import mutate_bytes
 from tests.matrix import examples
 from ts_common.archive.snapshots import Acl, GroupOffset, Quota, User
 from ts_common.broker_connection.connection import Api, BrokerConnection
-from ts_common.broker_connection.encoding import Reader, compact_string, string, unsigned_varint
+from ts_common.broker_connection.encoding import Reader, compact_string, string
 from ts_common.errors import CorruptData
 from ts_common.kafka_configs import ConfigSource, ResourceType
+from ts_common.log_format.varints import unsigned_varint
 from ts_common.model import TopicPartition
 from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
 from ts_uploader.snapshots.cluster_requests import (
