@@ -1,8 +1,10 @@
 """ListOffsets and OffsetForLeaderEpoch: where a partition starts and ends, and where a time and an epoch are."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -45,38 +47,22 @@ class ListOffsetsHandler:
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
         committed = getattr(request.body, "isolation_level", 0) == _READ_COMMITTED
-        topics = []
-        for topic in permitted_first(request.body.topics, lambda each: self._context.may_read(session, each.name)):
-            partitions: list[Values] = []
-            for some in in_lots(topic.partitions):
-                found = (self._one(topic.name, each, session, committed=committed) for each in some)
-                partitions += await asyncio.gather(*found)
-                await asyncio.sleep(0)
-            topics.append({"name": topic.name, "partitions": partitions})
-        return {"topics": topics}
+        one = partial(self._one, session, committed=committed)
+        return {"topics": await _by_topic(self._context, session, request.body.topics, "name", one)}
 
-    async def _one(self, topic: str, wanted: Any, session: Session, *, committed: bool) -> Values:
+    async def _one(self, session: Session, topic: str, wanted: Any, *, committed: bool) -> Values:
         number = wanted.partition_index
         found = {"partition_index": number, "timestamp": -1, "offset": -1, "leader_epoch": NO_EPOCH}
-        context = self._context
-        if not context.may_read(session, topic):
-            return {**found, "error_code": ErrorCode.topic_authorization_failed}
+        requested = getattr(wanted, "current_leader_epoch", NO_EPOCH)
         try:
-            partition = await context.archive.partition(topic, number)
-            if partition is None:
-                return {**found, "error_code": ErrorCode.unknown_topic_or_partition}
-            if not context.owns(topic, number):
-                return {**found, "error_code": ErrorCode.not_leader_or_follower}
-            requested = getattr(wanted, "current_leader_epoch", NO_EPOCH)
-            snapshot = await current(partition, requested)
-            error = epoch_error(requested, snapshot.epoch)
-            if error is not ErrorCode.none:
-                return {**found, "error_code": error}
-            return {**found, **await self._find(partition, snapshot, wanted.timestamp, committed=committed)}
+            opened = await _opened(self._context, session, topic, number, requested)
+            if isinstance(opened, ErrorCode):
+                return {**found, "error_code": opened}
+            return {**found, **await self._find(*opened, wanted.timestamp, committed=committed)}
         except TieredStorageError as error:
             if not isinstance(error, Lost):  # the log has it once
                 log.warning("offsets_not_listed", topic=topic, partition=number, reason=str(error))
-            known = context.archive.known(topic, number)
+            known = self._context.archive.known(topic, number)
             return {**found, **_despite(error, wanted.timestamp, known)}
 
     async def _find(self, partition: Partition, snapshot: Snapshot, timestamp: int, *, committed: bool) -> Values:
@@ -163,28 +149,14 @@ class OffsetForLeaderEpochHandler:
 
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
-        topics = []
-        for topic in permitted_first(request.body.topics, lambda each: self._context.may_read(session, each.topic)):
-            partitions: list[Values] = []
-            for some in in_lots(topic.partitions):
-                partitions += await asyncio.gather(*(self._one(topic.topic, each, session) for each in some))
-                await asyncio.sleep(0)
-            topics.append({"topic": topic.topic, "partitions": partitions})
-        return {"topics": topics}
+        one = partial(self._one, session)
+        return {"topics": await _by_topic(self._context, session, request.body.topics, "topic", one)}
 
-    async def _one(self, topic: str, wanted: Any, session: Session) -> Values:
+    async def _one(self, session: Session, topic: str, wanted: Any) -> Values:
         number = wanted.partition
         found: dict[str, Any] = {"partition": number, "leader_epoch": NO_EPOCH, "end_offset": -1}
-        context = self._context
-        if not context.may_read(session, topic):
-            return {**found, "error_code": ErrorCode.topic_authorization_failed}
         try:
-            partition = await context.archive.partition(topic, number)
-            if partition is None:
-                return {**found, "error_code": ErrorCode.unknown_topic_or_partition}
-            if not context.owns(topic, number):
-                return {**found, "error_code": ErrorCode.not_leader_or_follower}
-            snapshot = await current(partition, wanted.current_leader_epoch)
+            opened = await _opened(self._context, session, topic, number, wanted.current_leader_epoch)
         except LASTING:
             # Clients repeat this request in silence after an error that lasts. Their position is valid as far as is
             # known, so they fetch and get the error.
@@ -192,8 +164,37 @@ class OffsetForLeaderEpochHandler:
             return found if is_known else {**found, "leader_epoch": wanted.leader_epoch, "end_offset": MAX_INT64}
         except TieredStorageError as error:
             return {**found, "error_code": error_of(error)}
-        error_code = epoch_error(wanted.current_leader_epoch, snapshot.epoch)
-        if error_code is not ErrorCode.none:
-            return {**found, "error_code": error_code}
-        ended = end_of(snapshot, wanted.leader_epoch)
+        if isinstance(opened, ErrorCode):
+            return {**found, "error_code": opened}
+        ended = end_of(opened[1], wanted.leader_epoch)
         return found if ended is None else {**found, "leader_epoch": ended[0], "end_offset": ended[1]}
+
+
+async def _by_topic(
+    context: Context, session: Session, topics: Iterable[Any], name: str, one: Callable[[str, Any], Awaitable[Values]]
+) -> list[Values]:
+    """Return what a function returns for each partition; `name` is the field with the topic's name."""
+    found: list[Values] = []
+    for topic in permitted_first(topics, lambda each: context.may_read(session, getattr(each, name))):
+        partitions: list[Values] = []
+        for some in in_lots(topic.partitions):
+            partitions += await asyncio.gather(*(one(getattr(topic, name), each) for each in some))
+            await asyncio.sleep(0)
+        found.append({name: getattr(topic, name), "partitions": partitions})
+    return found
+
+
+async def _opened(
+    context: Context, session: Session, topic: str, number: int, epoch: int
+) -> tuple[Partition, Snapshot] | ErrorCode:
+    """Return a partition as it is now, or why the client does not get it; errors of the store are raised."""
+    if not context.may_read(session, topic):
+        return ErrorCode.topic_authorization_failed
+    partition = await context.archive.partition(topic, number)
+    if partition is None:
+        return ErrorCode.unknown_topic_or_partition
+    if not context.owns(topic, number):
+        return ErrorCode.not_leader_or_follower
+    snapshot = await current(partition, epoch)
+    error = epoch_error(epoch, snapshot.epoch)
+    return (partition, snapshot) if error is ErrorCode.none else error
