@@ -16,8 +16,9 @@ from ts_common.archive.commit_state import CommitState
 from ts_common.archive.gap_records import Gap, parse_gap_name
 from ts_common.archive.object_keys import GAPS_DIRECTORY
 from ts_common.archive.plan import Hole
-from ts_common.archive.view import open_view
+from ts_common.archive.view import PartitionView, open_view
 from ts_common.model import TopicPartition
+from ts_common.option_groups import with_groups
 from ts_common.store.contract import ObjectStore
 from ts_reader.query.bounds import loss_of
 from ts_reader.reading.incarnation_option import NEWEST
@@ -31,7 +32,6 @@ from tsctl.archive_options import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso
 from tsctl.scan_options import IncarnationOption
 
@@ -82,14 +82,13 @@ def gaps(
     with open_archive(name, output.warn) as archive:
         held = archive.topics(topics or (), numbers, incarnation)
         asked = [(entry.store, catalog) for entry in held for catalog in entry.topic.partitions]
-        looks = _look(asked, damaged, output)
-    for warning in (*filter(None, (warning for _, warning in looks)), *sorted(damaged)):
+        states, warnings = _look(asked, damaged, output)
+    for warning in (*warnings, *sorted(damaged)):
         output.warn(warning)
-    found = [gap for found, _ in looks for gap in found if every or gap.state in _BAD]
+    found = [gap for gap in states if every or gap.state in _BAD]
     if as_json:
-        output.document(
-            {"cluster": name.keys.cluster, "partitions": len(asked), "gaps": [_fields(gap) for gap in found]}
-        )
+        fields = {"cluster": name.keys.cluster, "partitions": len(asked)}
+        output.document({**fields, "gaps": list(map(_fields, found))})
     elif found:
         output.table(_COLUMNS, [_row(gap) for gap in found])
     else:
@@ -103,8 +102,8 @@ def gaps(
 
 def _look(
     asked: Sequence[tuple[ObjectStore, PartitionCatalog]], damaged: list[str], output: Output
-) -> "Sequence[tuple[list[FoundGap], str | None]]":
-    """Return what `find_gaps` finds in each partition."""
+) -> "tuple[list[FoundGap], list[str]]":
+    """Return what `find_gaps` finds in all partitions, and its warnings."""
     with output.progress("partitions", len(asked)) as advance:
 
         def look(one: tuple[ObjectStore, PartitionCatalog]) -> tuple[list[FoundGap], str | None]:
@@ -112,7 +111,8 @@ def _look(
             advance()
             return found
 
-        return in_threads(look, asked)
+        looks = in_threads(look, asked)
+    return [gap for found, _ in looks for gap in found], [warning for _, warning in looks if warning is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,6 @@ def find_gaps(
     holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
     places = [catalog, *(place.catalog for place in catalog.former)]
     by_keys = {place.keys: _read_records(store, place) if place.gaps else [] for place in places}
-    records = by_keys[catalog.keys]
     found = [
         gap
         for part in view.parts
@@ -163,11 +162,16 @@ def find_gaps(
         if part.start <= hole.start < part.end
         for gap in _parts(view.partition, hole, by_keys[part.keys])
     ]
+    found += _without_hole(view, holes, by_keys[catalog.keys])
+    return sorted(found, key=lambda gap: (gap.start, gap.end or 0)), view.warning
+
+
+def _without_hole(view: PartitionView, holes: Sequence[Hole], records: Sequence[Gap]) -> Iterator[FoundGap]:
+    """Yield the gap records whose offsets were shipped later, or have expired."""
     for record in records:
         if not any(hole.start < record.end and record.start < hole.end for hole in holes):
             state = GapState.EXPIRED if record.end <= view.start else GapState.FILLED
-            found += [FoundGap(view.partition, record.start, record.end, state, record)]
-    return sorted(found, key=lambda gap: (gap.start, gap.end or 0)), view.warning
+            yield FoundGap(view.partition, record.start, record.end, state, record)
 
 
 def _parts(partition: TopicPartition, hole: Hole, records: Sequence[Gap]) -> Iterator[FoundGap]:
