@@ -14,9 +14,9 @@ from ts_common.config.cluster_config import ClusterConfig, load_config
 from ts_common.config.plugins import load_class
 from ts_common.endpoints.provider import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, OperatorError, TransientError
-from ts_common.installed import version
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
+from ts_common.option_groups import version_option
 from ts_uploader import findings
 from ts_uploader.agent import Agent
 from ts_uploader.environment import CHOICE_OF_FILE, Environment, EnvironmentProvider, ServerPropertiesEnvironment
@@ -46,18 +46,8 @@ _EnvironmentProvider = Annotated[str | None, typer.Option(help="module:Class tha
 _RunsAlone = typer.Option(help="An option of run; check accepts it, so that it can have the unit's arguments.")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print("ts-uploader", version())  # noqa: T201  (the command's own voice)
-        raise typer.Exit
-
-
 @app.callback()
-def _commands(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
+def _commands(version: Annotated[bool, version_option("ts-uploader")] = False) -> None:
     """Ships closed Kafka log segments to object storage."""
 
 

@@ -46,7 +46,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard outpu
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOptions:
-    """The options that name an archive (`tsctl.option_groups`)."""
+    """The options that name an archive (`ts_common.option_groups`)."""
 
     config: Annotated[
         Path | None,

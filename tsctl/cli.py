@@ -16,8 +16,9 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.errors import OperatorError, PermanentError, StaleStateError, TransientError
-from ts_common.installed import missing_package, version
+from ts_common.installed import missing_package
 from ts_common.logs import LogFormat, configure_logs
+from ts_common.option_groups import version_option
 from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
 from tsctl.exit_codes import ExitCode, code_of
@@ -47,17 +48,7 @@ _COMMANDS: Final = {
 }
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
-        print("tsctl", version())  # noqa: T201  (the command's own voice)
-        raise typer.Exit
-
-
-def _commands(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
+def _commands(version: Annotated[bool, version_option("tsctl")] = False) -> None:
     """List, read and verify an archive of Kafka log segments, without a broker."""
 
 

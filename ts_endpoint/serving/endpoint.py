@@ -43,7 +43,6 @@ from ts_endpoint.status.request_counts import RequestCounts
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog
 from ts_endpoint.topics.cluster_configs import ClusterConfigs
-from ts_reader.query.query import OnHole
 from ts_reader.reading.topics import other_width
 
 log = structlog.get_logger("ts_endpoint")
@@ -125,7 +124,7 @@ class Endpoint:
         )
         self._archive = ServedArchive(self._catalog, options.refresh)
         self._feeds = Feeds(ChunkCache(options.cache_mib * _MIB), self._segment_threads, MAX_BATCH_BYTES)
-        self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.PASS)
+        self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole == "skip")
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._offsets = self._offsets_store()
         self._groups = Groups(

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal
+
+import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.http_server.listening import host_and_port
@@ -13,13 +15,11 @@ from ts_endpoint.network.limits import ListenerLimits
 from ts_endpoint.peers.addresses import Address, Peer, own_entry, parse_address, parse_peers
 from ts_endpoint.security.login import checked_mechanisms
 from ts_endpoint.security.tls import TlsFiles
-from ts_reader.options.archive_name import ArchiveName, name_archive
-from ts_reader.query.query import OnHole
+from ts_reader.options.archive_name import CONFIG_VARIABLE, ArchiveName, name_archive
 
 SOURCE: Final = "command line"
 _ANY_ADDRESS: Final = {"0.0.0.0", "::"}  # noqa: S104  (they are rejected where a client would get them)
 _LEAST_MIB: Final = 16
-ON_HOLE: Final = {"fail": OnHole.FAIL, "skip": OnHole.PASS}
 
 
 class GroupOffsets(StrEnum):
@@ -31,31 +31,71 @@ class GroupOffsets(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options as they were given; `ts_endpoint.cli` describes each."""
+    """The options as they were given (`ts_common.option_groups`)."""
 
-    config: Path | None
-    url: str | None
-    cluster: str | None
-    entropy_bits: int | None
-    listen: str
-    advertise: str | None
-    peers: str | None
-    http_address: str
-    refresh: float
-    on_hole: OnHole
-    incarnations: bool
-    groups: GroupOffsets
-    tls_certificate: Path | None
-    tls_key: Path | None
-    tls_client_ca: Path | None
-    users: Path | None
-    sasl_mechanisms: Sequence[str]
-    allow_plaintext_passwords: bool
-    audit_log: Path | None
-    max_connections: int
-    max_connections_per_host: int
-    in_flight_mib: int
-    cache_mib: int
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"The agents' <clusterId>.properties, or its directory; default without --url: ${CONFIG_VARIABLE}.",
+            metavar="FILE_OR_DIR",
+        ),
+    ] = None
+    url: Annotated[
+        str | None, typer.Option(help="Location of the store, as in s3://bucket/base/prefix; instead of --config.")
+    ] = None
+    cluster: Annotated[
+        str | None, typer.Option(help="The cluster's id; with --url, or a directory of several files.")
+    ] = None
+    entropy_bits: Annotated[
+        int | None, typer.Option(help="Number of entropy bits of the keys, with --url; default: from the archive.")
+    ] = None
+    listen: Annotated[str, typer.Option(help="host:port that clients connect to.")] = "127.0.0.1:9092"
+    advertise: Annotated[
+        str | None, typer.Option(help="host:port as clients reach this process.  [default: --listen]")
+    ] = None
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="All processes of a cluster, this one too, the same list in each: host:port,... as clients reach "
+            "them; host:port=host:port,... where their --http-address has another host or port."
+        ),
+    ] = None
+    http_address: Annotated[str, typer.Option(help="host:port of /metrics, /healthz and /readyz.")] = "127.0.0.1:9465"
+    refresh: Annotated[float, typer.Option(help="Seconds until new topics and segments are looked for again.")] = 30.0
+    on_hole: Annotated[
+        Literal["fail", "skip"],
+        typer.Option(help="Where offsets are lost: end the partition with an error, or pass over and log it."),
+    ] = "fail"
+    incarnations: Annotated[
+        bool, typer.Option("--incarnations", help="Serve former incarnations of topics too, as topic~id.")
+    ] = False
+    groups: Annotated[
+        GroupOffsets, typer.Option(help="Where committed offsets of groups are kept; store needs write access.")
+    ] = GroupOffsets.STORE
+    tls_certificate: Annotated[Path | None, typer.Option(help="PEM file of the listener's certificate chain.")] = None
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key, without a password.")] = None
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="PEM file of authorities: clients need a certificate of one (mutual TLS).")
+    ] = None
+    users: Annotated[
+        Path | None, typer.Option(help="File of users, their topics, groups and quotas; see ts-endpoint user.")
+    ] = None
+    sasl_mechanisms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sasl-mechanism", help="SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN; repeat it.  [default: all that are safe]"
+        ),
+    ] = None
+    allow_plaintext_passwords: Annotated[
+        bool, typer.Option("--allow-plaintext-passwords", help="Offer PLAIN without TLS.")
+    ] = False
+    audit_log: Annotated[
+        Path | None, typer.Option(help="File of who read what, one JSON object in each line.  [default: the log]")
+    ] = None
+    max_connections: Annotated[int, typer.Option(help="Most connections at once.")] = 5000
+    max_connections_per_host: Annotated[int, typer.Option(help="Most of one client address.")] = 2000
+    in_flight_mib: Annotated[int, typer.Option(help="MiB of replies that clients have not received.")] = 256
+    cache_mib: Annotated[int, typer.Option(help="MiB of segments in memory.")] = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +226,7 @@ def _mechanisms(options: Options, listen: Address | None, *, is_encrypted: bool)
     if options.tls_client_ca is not None and not options.sasl_mechanisms:
         return ()
     return checked_mechanisms(
-        options.sasl_mechanisms,
+        options.sasl_mechanisms or (),
         is_encrypted=is_encrypted,
         is_loopback=listen is not None and _is_loopback(listen.host),
         plaintext_passwords=options.allow_plaintext_passwords,

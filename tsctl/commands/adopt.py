@@ -13,11 +13,11 @@ from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_topic_name
+from ts_common.option_groups import with_groups
 from ts_common.store.contract import IfMatch
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import is_topic_id
 from tsctl.archive_options import ArchiveOptions, JsonOption, open_archive
-from tsctl.option_groups import with_groups
 from tsctl.output import Output
 
 _MILLISECONDS = 1000

@@ -10,6 +10,7 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
+from ts_common.option_groups import with_groups
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.bounds import Loss
 from tsctl.archive_options import (
@@ -19,7 +20,6 @@ from tsctl.archive_options import (
 )
 from tsctl.exit_codes import ExitCode
 from tsctl.json_lines import json_line
-from tsctl.option_groups import with_groups
 from tsctl.output import Output
 from tsctl.scan_options import (
     WORDING,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ts_common.errors import ConfigurationError, StoreUnavailable
+from ts_common.option_groups import with_groups
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import ArchiveOptions
 from tsctl.console.lines import lines_of
 from tsctl.console.printers import JsonPrinter, LinePrinter, Positions, Printer, Reports
 from tsctl.console.settings import Options, consumer_settings, pairs_of, settings_of
-from tsctl.option_groups import with_groups
 from tsctl.output import Output
 
 if TYPE_CHECKING:

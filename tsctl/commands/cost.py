@@ -9,6 +9,7 @@ import typer
 
 from ts_common.config.file_values import parse_seconds, parse_size
 from ts_common.errors import ConfigurationError
+from ts_common.option_groups import with_groups
 from ts_common.store.factory import Scheme, parse_location
 from ts_common.wording import some
 from ts_reader.options.archive_name import SOURCE
@@ -17,7 +18,6 @@ from tsctl.cost.bill import Change
 from tsctl.cost.bill_tables import fields, section
 from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import EXAMPLE, read_prices
-from tsctl.option_groups import with_groups
 from tsctl.output import Output
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ts_common.option_groups import with_groups
 from tsctl.archive_options import ArchiveOptions, JsonOption, TopicsArgument, open_archive
 from tsctl.commands.restore import AtOption, EndOption, plan_archive, wanted_of
 from tsctl.drill.broker import BROKER, check_kafka, throwaway_directory
@@ -15,7 +16,6 @@ from tsctl.drill.metrics import GAUGES, values_of
 from tsctl.drill.report import DrillReport
 from tsctl.drill.sample import newest
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, check_page, iso, write_page
 from tsctl.repeats import seconds_of
 from tsctl.restore.documents import RestorePlan

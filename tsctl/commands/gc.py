@@ -20,6 +20,7 @@ from ts_common.errors import (
     QueryError,
     TieredStorageError,
 )
+from ts_common.option_groups import with_groups
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName
 from tsctl.archive_options import (
@@ -49,7 +50,6 @@ from tsctl.gc.report import SUFFIX, list_reports, read_report
 from tsctl.gc.retention import Skipped
 from tsctl.gc.run import Found
 from tsctl.holds import add_hold, list_holds
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
 from tsctl.repeats import EveryOption, interval_of, stopping
 from tsctl.run_metrics import MetricsFileOption, PushGatewayOption

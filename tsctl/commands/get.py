@@ -32,6 +32,7 @@ from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
+from ts_common.option_groups import with_groups
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName
@@ -50,7 +51,6 @@ from tsctl.archive_options import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Advance, Output, size
 from tsctl.scan_options import (
     WORDING,

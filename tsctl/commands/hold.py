@@ -11,12 +11,12 @@ from ts_common.archive.holds import Hold, check_reason
 from ts_common.archive.topic_choice import as_pattern
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
+from ts_common.option_groups import with_groups
 from ts_common.wording import counted, some
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import ArchiveOptions, JsonOption, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso
 from tsctl.scan_options import parse_end
 

@@ -18,6 +18,7 @@ from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import describe
 from ts_common.archive.view import open_view, without_commit
 from ts_common.errors import AccessDenied, ObjectNotFound, QueryError
+from ts_common.option_groups import with_groups
 from ts_common.store.factory import open_store
 from ts_reader.options.archive_name import ArchiveName
 from ts_reader.reading.incarnation_option import NEWEST
@@ -43,7 +44,6 @@ from tsctl.archive_rows import (
     topic_row,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Output
 from tsctl.scan_options import IncarnationOption
 from tsctl.verify.uncommitted import stuck_commit, uncommitted

@@ -12,12 +12,12 @@ import typer
 from ts_common.archive.snapshots import DEFAULTS, HOUR, Broker, ClusterSnapshot, Configs, GroupsSnapshot, Quota, User
 from ts_common.durations import DAY
 from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, QueryError
+from ts_common.option_groups import with_groups
 from ts_common.printable import printable
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import ArchiveOptions, JsonOption, OpenArchive, open_archive
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Cell, Output, iso
 from tsctl.scan_options import parse_time
 from tsctl.snapshots import Change, changes, entity_of, limit_text, resource_of, rule_of, snapshot_at, times_of

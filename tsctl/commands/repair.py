@@ -8,6 +8,7 @@ import typer
 from ts_common.archive.repair_requests import Damage
 from ts_common.durations import duration_milliseconds
 from ts_common.errors import ConfigurationError
+from ts_common.option_groups import with_groups
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import (
@@ -16,7 +17,6 @@ from tsctl.archive_options import (
     open_archive,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Output
 from tsctl.repair.needs import by_hand, needs_of
 from tsctl.repair.run import How, Repaired, Repairs, RepairStatus

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ts_common.option_groups import with_groups
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
@@ -14,7 +15,6 @@ from tsctl.commands.verify import as_fields, summary
 from tsctl.cost.bill_tables import section
 from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import read_prices
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, check_page, write_page
 from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.run import (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ts_common.errors import ConfigurationError, TieredStorageError
+from ts_common.option_groups import with_groups
 from ts_common.suggestions import nearest
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
@@ -19,7 +20,6 @@ from tsctl.archive_options import (
     PartitionsOption,
     parse_partitions,
 )
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.scan_options import (
     KeyCodecsOption,

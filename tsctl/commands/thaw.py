@@ -16,6 +16,7 @@ from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.view import without_commit
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
+from ts_common.option_groups import with_groups
 from ts_common.store.contract import ObjectStore
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted, some
@@ -31,7 +32,6 @@ from tsctl.archive_options import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.scan_options import FromOption, IncarnationOption, ToOption, parse_bounds
 from tsctl.thaw.objects import ColdObject, cold_objects

@@ -5,13 +5,13 @@ from typing import Annotated, Final
 
 import typer
 
+from ts_common.option_groups import with_groups
 from ts_common.wording import counted
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
 from tsctl.verify.audit import Side
 from tsctl.verify.bucket_check import hidden_line

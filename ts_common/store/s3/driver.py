@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore import exceptions as sdk
 
@@ -69,9 +69,6 @@ from ts_common.store.validation import (
     is_key,
 )
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance
-
-if TYPE_CHECKING:
-    pass
 
 # Reads run on the caller's threads, whose number the driver does not have.
 _READ_CONNECTIONS = 32
