@@ -229,52 +229,36 @@ def live_broker() -> Iterator[LocalCluster]:
 def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
     """Start moto's server, for features that SeaweedFS lacks."""
     directory = tmp_path_factory.mktemp("moto")
-    server = MotoServer(directory, directory)
-    server.start()
-    try:
+    with MotoServer(directory, directory) as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
     """Start Google's test server with the bucket `GCS_BUCKET`."""
     directory = tmp_path_factory.mktemp("gcs")
-    server = GcsServer(directory, directory)
-    server.start()
-    try:
+    with GcsServer(directory, directory) as server:
         server.create_bucket(GCS_BUCKET)
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture(scope="session")
 def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteServer]:
     """Start Azurite with the container `AZURE_CONTAINER`."""
     directory = tmp_path_factory.mktemp("azurite")
-    server = AzuriteServer(directory, directory)
-    server.start()
-    try:
+    with AzuriteServer(directory, directory) as server:
         server.create_container(AZURE_CONTAINER)
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture(scope="session")
 def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     """Start HDFS with a world-writable directory `/tests` and a read-only directory `/closed`."""
     directory = tmp_path_factory.mktemp("hdfs")
-    server = HdfsServer(directory, directory)
-    server.start()
-    try:
+    with HdfsServer(directory, directory) as server:
         server.make_directory("/tests", "777")
         server.make_directory("/closed", "755")
         yield server
-    finally:
-        server.kill()
 
 
 def empty_place(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:

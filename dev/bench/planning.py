@@ -237,28 +237,26 @@ def main() -> int:
         return 0
     build = Path(__file__).parents[2] / "build"
     build.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-planning.", dir=build) as directory:
-        server = S3Server(Path(directory), Path(directory))
-        server.start()
-        try:
-            server.create_bucket(BUCKET)
-            os.environ.update(server.environment())
-            puts = RawPuts(server.endpoint, server.admin, BUCKET)
-            tenth = max(1, options.partitions // 10)
-            began = time.monotonic()
-            count = fill(puts, "all", options.partitions, options.segments)
-            print(f"{count} segments put in {time.monotonic() - began:.0f} s", flush=True)
-            began = time.monotonic()
-            write_cache_objects(f"s3://{BUCKET}/all", options.partitions, options.segments)
-            print(f"cache objects written in {time.monotonic() - began:.0f} s", flush=True)
-            plannings = [plan_apart(f"s3://{BUCKET}/all", server) for _ in range(options.repeat)]
-            print(*plannings, sep="\n", flush=True)
-            found = sorted(plannings, key=lambda planned: planned.seconds)[len(plannings) // 2]
-            print("seconds of each planning: " + ", ".join(f"{one.seconds:.2f}" for one in plannings), flush=True)
-            fill(puts, "bare", tenth, options.segments)
-            bare = plan_apart(f"s3://{BUCKET}/bare", server)
-        finally:
-            server.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-planning.", dir=build) as directory,
+        S3Server(Path(directory), Path(directory)) as server,
+    ):
+        server.create_bucket(BUCKET)
+        os.environ.update(server.environment())
+        puts = RawPuts(server.endpoint, server.admin, BUCKET)
+        tenth = max(1, options.partitions // 10)
+        began = time.monotonic()
+        count = fill(puts, "all", options.partitions, options.segments)
+        print(f"{count} segments put in {time.monotonic() - began:.0f} s", flush=True)
+        began = time.monotonic()
+        write_cache_objects(f"s3://{BUCKET}/all", options.partitions, options.segments)
+        print(f"cache objects written in {time.monotonic() - began:.0f} s", flush=True)
+        plannings = [plan_apart(f"s3://{BUCKET}/all", server) for _ in range(options.repeat)]
+        print(*plannings, sep="\n", flush=True)
+        found = sorted(plannings, key=lambda planned: planned.seconds)[len(plannings) // 2]
+        print("seconds of each planning: " + ", ".join(f"{one.seconds:.2f}" for one in plannings), flush=True)
+        fill(puts, "bare", tenth, options.segments)
+        bare = plan_apart(f"s3://{BUCKET}/bare", server)
     if found.segments != count:
         raise RuntimeError(f"{count} segments were put, and {found.segments} planned")
     report({f"{options.partitions} partitions": found, f"{tenth} without cache objects": bare})

@@ -5,7 +5,8 @@ order. The server ends with this process, even after kill -9, because `setpriv -
 signal. The kernel sends that signal when the *thread* that forked the server ends. So one thread, which runs as long as
 the interpreter, forks all servers, and a cluster may be started from any thread.
 
-    Server          subclass it: command(), not_ready(), and prepare() if files must be written first
+    Server          subclass it: command(), not_ready(), and prepare() if files must be written first;
+                    `with` starts it, and kills it at the end
       start()         launch() and wait_ready()
       launch()        fork and exec, without waiting: several servers can start at once
       wait_ready()    returns when the server answers; raises ServerDiedError or WaitTimedOutError with its log's tail
@@ -24,6 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from dev.local.forks import Forked
 from dev.local.waiting import WaitTimedOutError, wait_for
@@ -56,6 +58,13 @@ class Server(ABC):
         self.log = log
         self.paused = False
         self._process: subprocess.Popen[bytes] | Forked | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @abstractmethod
     def command(self) -> list[str]:

@@ -39,15 +39,11 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
     """Start a server that checks permissions, with the bucket and a user for each policy."""
     directory = tmp_path_factory.mktemp("aws")
-    server = MotoServer(directory, directory)
-    server.start()
-    try:
+    with MotoServer(directory, directory) as server:
         with closing(server.client()) as s3:
             s3.create_bucket(Bucket=BUCKET)
             set_up(s3)
         yield server
-    finally:
-        server.kill()
 
 
 def set_up(s3: object) -> None:

@@ -268,13 +268,9 @@ def test_a_program_that_configures_no_logs_gets_warnings_on_standard_error(archi
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Start a server of S3 with the bucket `reader`."""
     directory = tmp_path_factory.mktemp("s3")
-    server = S3Server(directory, directory)
-    server.start()
-    try:
+    with S3Server(directory, directory) as server:
         server.create_bucket(BUCKET)
         yield server
-    finally:
-        server.kill()
 
 
 def storage_options(server: S3Server, who: Identity) -> dict[str, Any]:

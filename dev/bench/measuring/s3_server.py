@@ -21,12 +21,10 @@ def s3_server(name: str, bucket: str) -> Iterator[tuple[S3Server, Path]]:
     """
     build = Path(__file__).parents[3] / "build"
     build.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"bench-{name}.", dir=build) as directory:
-        server = S3Server(Path(directory), Path(directory))
-        server.start()
-        try:
-            server.create_bucket(bucket)
-            os.environ.update(server.environment())
-            yield server, Path(directory)
-        finally:
-            server.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix=f"bench-{name}.", dir=build) as directory,
+        S3Server(Path(directory), Path(directory)) as server,
+    ):
+        server.create_bucket(bucket)
+        os.environ.update(server.environment())
+        yield server, Path(directory)

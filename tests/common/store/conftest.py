@@ -106,14 +106,10 @@ class Place:
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Start the S3 server of this session, with a bucket for the tests' identity and one that denies it access."""
     directory = tmp_path_factory.mktemp("s3")
-    server = S3Server(directory, directory, restricted_buckets=(BUCKET, "missing*"))
-    server.start()
-    try:
+    with S3Server(directory, directory, restricted_buckets=(BUCKET, "missing*")) as server:
         server.create_bucket(BUCKET)
         server.create_bucket(CLOSED_BUCKET)
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture(scope="session")

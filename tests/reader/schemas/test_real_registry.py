@@ -92,12 +92,8 @@ CLICK = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
     """Start a registry."""
     directory: Path = tmp_path_factory.mktemp("registry")
-    registry = RegistryServer(directory, directory)
-    registry.start()
-    try:
+    with RegistryServer(directory, directory) as registry:
         yield registry
-    finally:
-        registry.kill()
 
 
 @pytest.fixture

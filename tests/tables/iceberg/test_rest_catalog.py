@@ -21,12 +21,8 @@ from ts_tables.targets import FilesLeft, HeadMoved
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     directory = tmp_path_factory.mktemp("catalog")
-    server = S3Server(directory, directory, with_catalog=True)
-    server.start()
-    try:
+    with S3Server(directory, directory, with_catalog=True) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -22,12 +22,8 @@ pytestmark = pytest.mark.full
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     directory = tmp_path_factory.mktemp("catalog")
-    server = S3Server(directory, directory, with_catalog=True)
-    server.start()
-    try:
+    with S3Server(directory, directory, with_catalog=True) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def test_a_table_on_s3_is_compacted(spark: SparkSession, server: S3Server, tmp_path: Path) -> None:

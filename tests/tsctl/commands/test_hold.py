@@ -20,13 +20,9 @@ BUCKET = "held"
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Start a server with a bucket and two identities."""
     directory = tmp_path_factory.mktemp("s3")
-    server = S3Server(directory, directory)
-    server.start()
-    try:
+    with S3Server(directory, directory) as server:
         server.create_bucket(BUCKET)
         yield server
-    finally:
-        server.kill()
 
 
 def fill(archive: Archive, *topics: str) -> Archive:

@@ -38,9 +38,7 @@ def test_the_agent_ships_inside_the_sandbox_of_its_unit(cluster: LocalCluster, a
 def test_tls_and_a_hosts_name_need_no_more(cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path) -> None:
     """A store by its name and over TLS, with certificates on both sides."""
     files = Certificates(tmp_path)
-    server = S3Server(tmp_path, tmp_path, certificates=files)
-    server.start()
-    try:
+    with S3Server(tmp_path, tmp_path, certificates=files) as server:
         server.create_bucket(BUCKET)
         topic = f"confined-tls-{'zookeeper' if cluster.zookeeper else 'kraft'}"
         properties = {
@@ -56,5 +54,3 @@ def test_tls_and_a_hosts_name_need_no_more(cluster: LocalCluster, archive_of: Ar
         shipped = 'ts_uploader_partition_next_offset{partition="0",topic="' + topic + '"}'
         wait_for(lambda: agent.metrics().get(shipped, 0) > 0, "a commit", 120, state=lambda: agent.tail(20))
         agent.stop()
-    finally:
-        server.kill()

@@ -98,13 +98,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[S3Server]:
     """Start a SeaweedFS with https, a certificate of a test authority, and required client certificates."""
     directory = tmp_path_factory.mktemp("secure")
-    server = S3Server(directory, directory, certificates=certificates)
-    server.start()
-    try:
+    with S3Server(directory, directory, certificates=certificates) as server:
         server.create_bucket("archive")
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture

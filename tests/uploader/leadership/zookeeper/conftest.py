@@ -14,10 +14,8 @@ from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 @pytest.fixture(scope="package")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     directory = tmp_path_factory.mktemp("zookeeper")
-    server = ZooKeeper(directory / "data", directory)
-    server.start()
-    yield server
-    server.kill()
+    with ZooKeeper(directory / "data", directory) as server:
+        yield server
 
 
 @pytest.fixture

@@ -25,10 +25,8 @@ Server { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true st
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberos]:
     directory = tmp_path_factory.mktemp("kerberos")
-    server = Kerberos(directory / "kdc", directory)
-    server.start()
-    yield server
-    server.kill()
+    with Kerberos(directory / "kdc", directory) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -32,10 +32,8 @@ Listen = Callable[..., Listener]
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     directory = tmp_path_factory.mktemp("zookeeper")
-    server = ZooKeeper(directory / "data", directory)
-    server.start()
-    yield server
-    server.kill()
+    with ZooKeeper(directory / "data", directory) as server:
+        yield server
 
 
 @pytest.fixture

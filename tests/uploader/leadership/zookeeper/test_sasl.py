@@ -33,13 +33,11 @@ REFUSED = "ZooKeeper rejects this identity: "
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     """A ZooKeeper that requires a login; the topic was created before that."""
     directory = tmp_path_factory.mktemp("zookeeper")
-    server = ZooKeeper(directory / "data", directory)
-    server.start()
-    create_topic(server)
-    server.security = ZooKeeperSecurity(users=USERS, requires_sasl=True)
-    server.restart()
-    yield server
-    server.kill()
+    with ZooKeeper(directory / "data", directory) as server:
+        create_topic(server)
+        server.security = ZooKeeperSecurity(users=USERS, requires_sasl=True)
+        server.restart()
+        yield server
 
 
 def test_the_brokers_jaas_file_is_enough(zookeeper: ZooKeeper, listen: Listen, tmp_path: Path) -> None:
@@ -115,16 +113,12 @@ def test_a_login_that_is_missing_is_no_storm(zookeeper: ZooKeeper, listen: Liste
 
 def test_a_zookeeper_without_sasl_is_named(listen: Listen, tmp_path: Path) -> None:
     """It answers each message of a login with an empty one, and the agent must not continue with that."""
-    server = ZooKeeper(tmp_path / "data", tmp_path)
-    server.start()
-    try:
+    with ZooKeeper(tmp_path / "data", tmp_path) as server:
         create_topic(server)
         overrides = {"sasl.username": "kafka", "sasl.password": PASSWORD}
         (error,) = errors_of(server.connect, {}, overrides)
         assert error == f"{REFUSED}it answers without SASL: authProvider or its JAAS section Server is missing"
         wait_trouble(listen(server.connect, {}, overrides), "it answers without SASL")
-    finally:
-        server.kill()
 
 
 def test_a_package_that_is_missing_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

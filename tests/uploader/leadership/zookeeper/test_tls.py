@@ -38,11 +38,9 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory, stores: KeyStores) -> It
     """A ZooKeeper that requires a client certificate."""
     directory = tmp_path_factory.mktemp("zookeeper")
     security = ZooKeeperSecurity(stores.server, stores.trust["PKCS12"], client_auth="need")
-    server = ZooKeeper(directory / "data", directory, security)
-    server.start()
-    create_topic(server)
-    yield server
-    server.kill()
+    with ZooKeeper(directory / "data", directory, security) as server:
+        create_topic(server)
+        yield server
 
 
 @pytest.mark.parametrize("kind", cases(TYPES, quick=["PKCS12"]))
@@ -167,17 +165,13 @@ def test_a_certificate_that_does_not_fit_its_server(made: Mapping[str, object], 
     """Expired, or of another host: an error with the way out; only a name may be ignored, by a setting."""
     (tmp_path / "stores").mkdir()
     stores = KeyStores(tmp_path / "stores", **made)  # type: ignore[arg-type]
-    server = ZooKeeper(tmp_path / "data", tmp_path, ZooKeeperSecurity(stores.server))
-    server.start()
-    try:
+    with ZooKeeper(tmp_path / "data", tmp_path, ZooKeeperSecurity(stores.server)) as server:
         create_topic(server)
         properties = broker_properties(server.secure_connect, stores.trust["PEM"])
         (error,) = errors_of(server.secure_connect, properties)
         assert said in error
         left = {"ssl.endpoint.identification.algorithm": ""}
         assert (errors_of(server.secure_connect, properties, left) == []) == ("server_hosts" in made)
-    finally:
-        server.kill()
 
 
 def test_check_reports_settings_that_are_less_secure_than_possible(zookeeper: ZooKeeper, stores: KeyStores) -> None:
@@ -235,9 +229,7 @@ def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, 
     trust = Path(shutil.copy(before.trust["PKCS12"], tmp_path / "trust.p12"))
     own = Path(shutil.copy(before.client["JKS"], tmp_path / "own.jks"))
     security = ZooKeeperSecurity(before.server, before.trust["PKCS12"], client_auth="need")
-    server = ZooKeeper(tmp_path / "data", tmp_path, security)
-    server.start()
-    try:
+    with ZooKeeper(tmp_path / "data", tmp_path, security) as server:
         create_topic(server)
         listener = listen(server.secure_connect, broker_properties(server.secure_connect, trust, own, "JKS"))
         listener.wait_leadership(TP, 7, "id")
@@ -255,8 +247,6 @@ def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, 
         )
         wait_for(lambda: listener.source.connected, "the session")
         assert listener.source.trouble is None
-    finally:
-        server.kill()
 
 
 def test_an_own_certificate_that_expires_soon_is_reported_in_advance(
