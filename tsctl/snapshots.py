@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.snapshots import Acl, ClusterSnapshot, Quota, Snapshot
+from ts_common.archive.snapshots import MINUTE, Acl, ClusterSnapshot, Quota, Snapshot
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
+from ts_reader.query.timestamps import time_text
 
 _Snapshot = TypeVar("_Snapshot", bound=Snapshot)
 _DEFAULT: Final = "<default>"  # as kafka-configs shows an entity without a name
@@ -16,18 +18,39 @@ _DEFAULT: Final = "<default>"  # as kafka-configs shows an entity without a name
 _Parts = Mapping[tuple[str, str], Mapping[str, str] | None]
 
 
-def snapshot_at(stores: Iterable[ObjectStore], keys: ClusterKeys, kind: type[_Snapshot], at: int) -> _Snapshot | None:
+def snapshot_at(
+    stores: Iterable[ObjectStore],
+    keys: ClusterKeys,
+    kind: type[_Snapshot],
+    at: int,
+    notes: list[str] | None = None,
+) -> _Snapshot | None:
     """Return the newest snapshot at or before a time; each store of an archive has all, unless a write failed.
 
     Args:
         at: milliseconds since the epoch.
+        notes: gets a sentence for each damaged one that is newer; they are left out. None: the first one is an error.
 
     Raises:
         CorruptData, NewerFormat: it is damaged, or of a later release.
         StoreUnavailable, AccessDenied, BucketMissing: a store failed.
     """
-    found = (kind.newest(store, keys, at) for store in stores)
-    return max((each for each in found if each is not None), key=lambda each: each.time, default=None)
+    damaged: list[tuple[int, str]] = []
+    found: list[_Snapshot] = []
+    for store in stores:
+        its_damaged: dict[int, str] | None = None if notes is None else {}
+        newest = kind.newest(store, keys, at, its_damaged)
+        found += [] if newest is None else [newest]
+        damaged += (its_damaged or {}).items()
+    chosen = max(found, key=lambda each: each.time, default=None)
+    if notes is not None:
+        for time, what in sorted(damaged):
+            age = "no older one is intact"
+            if chosen is not None:
+                minutes = max(0, time - chosen.time) // MINUTE
+                age = f"the one of {time_text(chosen.time)} is used, {counted(minutes, 'minute')} older"
+            notes.append(f"damaged snapshot: {what}; {age}")
+    return chosen
 
 
 def times_of(

@@ -121,19 +121,31 @@ class Snapshot(StoredObject):
         return found
 
     @classmethod
-    def newest(cls, store: ObjectStore, keys: ClusterKeys, at: int) -> Self | None:
+    def newest(
+        cls, store: ObjectStore, keys: ClusterKeys, at: int, damaged: dict[int, str] | None = None
+    ) -> Self | None:
         """Return the newest snapshot whose name is at or before a time; None if the store has no such object.
 
         Args:
             at: milliseconds since the epoch. A snapshot of this minute counts.
+            damaged: gets what is wrong with each damaged one, by the time of its name; they are left out. None: the
+                first one is an error.
 
         Raises:
             CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `load`.
         """
         for since in (at - _RECENT, 0):
             for time in reversed(cls.times(store, keys, since)):
-                # None: retention removed it since the listing
-                if time <= at and (found := cls.load(store, keys, time)) is not None:
+                if time > at or (damaged is not None and time in damaged):
+                    continue
+                try:
+                    found = cls.load(store, keys, time)
+                except CorruptData as error:
+                    if damaged is None:
+                        raise
+                    damaged[time] = str(error)
+                    continue
+                if found is not None:  # else retention removed it since the listing
                     return found
         return None
 

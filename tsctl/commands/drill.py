@@ -78,6 +78,8 @@ def drill(
         open_archive(name, output.warn) as archive,
     ):
         plan = plan_archive(given, archive, chosen, wanted, output)
+        for note in plan.notes:
+            output.warn(note)
         sample = plan if whole else newest(plan, milliseconds)
         report.scope = _scope(chosen, plan, last=None if whole else last)
         report.count(plan, sample)

@@ -242,6 +242,7 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
         commands: for ACLs, quotas and users: the operator runs them.
         absent: topics of the snapshot that the archive does not have.
         seed: gets all files, beside brokers that serve other topics; None if all brokers are new.
+        notes: what a person should read before approving.
     """
 
     plan: str
@@ -253,6 +254,7 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
     groups: GroupsPlan
     commands: tuple[_Text, ...]
     absent: tuple[TopicName, ...] = ()
+    notes: Annotated[tuple[_Text, ...], Presence.MAY_LACK] = ()
     seed: Annotated[Seed | None, Presence.MAY_LACK] = None
 
     @property

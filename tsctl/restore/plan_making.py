@@ -10,7 +10,7 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.restored import Ended
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Snapshot
 from ts_common.archive.snapshots import Topic as SnapshotTopic
-from ts_common.errors import QueryError
+from ts_common.errors import CorruptData, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.parallel import in_threads
@@ -21,6 +21,7 @@ from tsctl.restore.exactly_once import group_notes
 from tsctl.restore.groups import Commits, newest_commits, plan_groups
 from tsctl.restore.planning import Planned, end_transactions, new_plan_id, plan_partition, replicas_of
 from tsctl.restore.transactions import Coordinated
+from tsctl.snapshots import snapshot_at
 
 _Snapshot = TypeVar("_Snapshot", bound=Snapshot)
 _EMPTY: Final = PartitionPlan(
@@ -61,24 +62,27 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """The newest snapshots at a cut; None without one."""
+    """The newest intact snapshots at a cut; None without one.
+
+    Attributes:
+        notes: what is wrong with newer ones.
+    """
 
     cluster: ClusterSnapshot | None
     groups: GroupsSnapshot | None
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, stores: Iterable[ObjectStore], keys: ClusterKeys, at: int | None) -> "Snapshots":
+    def read(cls, stores: Sequence[ObjectStore], keys: ClusterKeys, at: int | None) -> "Snapshots":
         """Return the newest of all stores.
 
         Raises:
-            CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `Snapshot.newest`.
+            NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `Snapshot.newest`.
         """
-        until, cluster, groups = int(time.time() * 1000) if at is None else at, None, None
-        for store in stores:
-            one, other = ClusterSnapshot.newest(store, keys, until), GroupsSnapshot.newest(store, keys, until)
-            cluster = max((each for each in (cluster, one) if each), key=lambda each: each.time, default=None)
-            groups = max((each for each in (groups, other) if each), key=lambda each: each.time, default=None)
-        return cls(cluster, groups)
+        until, notes = int(time.time() * 1000) if at is None else at, list[str]()
+        cluster = snapshot_at(stores, keys, ClusterSnapshot, until, notes)
+        groups = snapshot_at(stores, keys, GroupsSnapshot, until, notes)
+        return cls(cluster, groups, tuple(notes))
 
     @classmethod
     def of_deleted(
@@ -90,14 +94,14 @@ class Snapshots:
         group after the other. So each is the newest of the hour before the topic was seen last.
 
         Raises:
-            CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `Snapshot.load`.
+            NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `Snapshot.load`.
         """
-        until = int(time.time() * 1000) if at is None else at
+        until, notes = int(time.time() * 1000) if at is None else at, list[str]()
         found, last, gone = dict[str, SnapshotTopic](), until, until
         groups: dict[str, dict[TopicPartition, GroupOffset]] = {}
         times: list[int] = []
         for store in stores:
-            for snapshot in _newest_first(ClusterSnapshot, store, keys, 0, until):
+            for snapshot in _newest_first(ClusterSnapshot, store, keys, 0, until, notes):
                 new = {name: snapshot.topics[name] for name in snapshot.topics.keys() & topics - found.keys()}
                 found |= new
                 if new:
@@ -106,21 +110,26 @@ class Snapshots:
                     gone = snapshot.time
                 if len(found) == len(topics):
                     break
-            for one in _newest_first(GroupsSnapshot, store, keys, last - HOUR, gone + FIVE_MINUTES):
+            for one in _newest_first(GroupsSnapshot, store, keys, last - HOUR, gone + FIVE_MINUTES, notes):
                 for group, offsets in one.groups.items():
                     for partition, offset in offsets.items():
                         if partition.topic in topics:
                             times.append(one.time)
                             groups.setdefault(group, {}).setdefault(partition, offset)
         cluster = ClusterSnapshot(last, 0, None, found, {}, (), (), ()) if found else None
-        return cls(cluster, GroupsSnapshot(max(times), groups) if times else None)
+        return cls(cluster, GroupsSnapshot(max(times), groups) if times else None, tuple(notes))
 
 
 def _newest_first(
-    kind: type[_Snapshot], store: ObjectStore, keys: ClusterKeys, since: int, until: int
+    kind: type[_Snapshot], store: ObjectStore, keys: ClusterKeys, since: int, until: int, notes: list[str]
 ) -> Iterator[_Snapshot]:
     for at in reversed(kind.times(store, keys, max(since, 0))):
-        if at <= until and (found := kind.load(store, keys, at)) is not None:
+        try:
+            found = kind.load(store, keys, at) if at <= until else None
+        except CorruptData as error:
+            notes.append(f"damaged snapshot: {error}; an older one is used")
+            continue
+        if found is not None:
             yield found
 
 
@@ -169,6 +178,7 @@ def make_plan(
         groups=GroupsPlan("none", None, {}),
         commands=() if snapshots.cluster is None or wanted.seed else tuple(commands_of(snapshots.cluster)),
         seed=wanted.seed,
+        notes=snapshots.notes,
     )
     groups = plan_groups(committed, snapshots.groups, plan.partitions)
     commits = newest_commits(committed, snapshots.groups)

@@ -19,6 +19,8 @@ def plan_text(plan: RestorePlan, megabytes_per_second: int, now: int) -> Iterato
     """
     cut = "everything that the archive has" if plan.at is None else f"as of {iso(plan.at)}"
     yield f"plan {plan.plan} of {iso(plan.time)}: cluster {plan.cluster}, {cut}"
+    for note in plan.notes:
+        yield f"note: {note}"
     yield ""
     for name, topic in plan.topics.items():
         yield from _topic(name, topic, now)
