@@ -92,9 +92,16 @@ def changes(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Change]
         old, new = one.get(part, {}), other.get(part, {})
         if part[0] in unknown or old is None or new is None:
             continue
+        if part[0].startswith("topic") and _may_lack(part, before, one) | _may_lack(part, after, other):
+            continue
         for what in sorted(old.keys() | new.keys()):
             if old.get(what) != new.get(what):
                 yield Change(*part, what, old.get(what), new.get(what))
+
+
+def _may_lack(part: tuple[str, str], snapshot: ClusterSnapshot, parts: _Parts) -> bool:
+    """Return whether a snapshot lacks a topic that the agent might not describe."""
+    return part not in parts and not snapshot.all_topics
 
 
 def _unknown_kinds(snapshot: ClusterSnapshot) -> set[str]:

@@ -19,7 +19,8 @@ The names are UTC. A snapshot of the cluster has its hour, or, after a change, i
 five minutes. Each agent tries to put it where no object has the name, so one of them wins. No snapshot has a secret.
 
 The object is JSON, compressed by gzip. A field is null where the broker denied it to the agent, or was too old to have
-it. Null means unknown; an empty list means that the cluster has no such entry.
+it. Null means unknown; an empty list means that the cluster has no such entry. If the agent may not describe every
+topic, `"allTopics":false` is there: `topics` can lack some.
 """
 
 import re
@@ -32,7 +33,7 @@ from typing import Annotated, ClassVar, Final, Self
 from ts_common.archive.group_offsets import LONGEST_METADATA
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import checked, get_small
-from ts_common.archive.stored_object import BrokerId, Epoch, StoredObject, TopicName, between, limited
+from ts_common.archive.stored_object import BrokerId, Epoch, Presence, StoredObject, TopicName, between, limited
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, ObjectStore
@@ -285,6 +286,7 @@ class ClusterSnapshot(Snapshot, expected="a snapshot of a cluster's metadata", m
         quotas: of clients.
         acls: empty if the brokers have no authorizer.
         users: of SCRAM.
+        all_topics: whether the agent could describe every topic; if not, `topics` can lack some.
     """
 
     kind: ClassVar[str] = "cluster"
@@ -297,6 +299,7 @@ class ClusterSnapshot(Snapshot, expected="a snapshot of a cluster's metadata", m
     quotas: tuple[Quota, ...] | None
     acls: tuple[Acl, ...] | None
     users: tuple[User, ...] | None
+    all_topics: Annotated[bool, Presence.IF_SET] = True
 
     def is_like(self, other: "ClusterSnapshot") -> bool:
         """Return whether both show the same cluster. A field that is unknown in one of them is no difference.
@@ -305,10 +308,12 @@ class ClusterSnapshot(Snapshot, expected="a snapshot of a cluster's metadata", m
         """
         parts = ("kafka", "quotas", "acls", "users")
         common = self.brokers.keys() & other.brokers.keys()
+        topics = self.topics.keys() & other.topics.keys()
         return (
             all(_may_equal(getattr(self, part), getattr(other, part)) for part in parts)
-            and self.topics.keys() == other.topics.keys()
-            and all(each.is_like(other.topics[name]) for name, each in self.topics.items())
+            and (topics == self.topics.keys() or not other.all_topics)
+            and (topics == other.topics.keys() or not self.all_topics)
+            and all(self.topics[name].is_like(other.topics[name]) for name in topics)
             and all(_may_equal(self.brokers[name].configs, other.brokers[name].configs) for name in common)
         )
 

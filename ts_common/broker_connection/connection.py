@@ -7,11 +7,12 @@ request is ApiVersions, which a broker answers before a login. With SASL, SaslHa
 A broker can close a connection whose login is older than `connections.max.reauth.ms`: open a new one.
 """
 
+import math
 import socket
 import ssl
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
 from types import TracebackType
@@ -72,6 +73,8 @@ class BrokerConnection:
     Args:
         seconds: for the connection with its login, and then for each request.
         most: largest response in bytes.
+        until: monotonic time; every request must end before it.
+        opening: is called with the connection before it is made, so that another thread can close it from then on.
 
     Raises:
         NoAnswer, LoginRejected, CorruptData: as `request`, and the certificate or the user was rejected.
@@ -80,15 +83,26 @@ class BrokerConnection:
     versions: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
 
-    def __init__(self, security: Security, seconds: float, most: int = LARGEST) -> None:
+    def __init__(
+        self,
+        security: Security,
+        seconds: float,
+        most: int = LARGEST,
+        until: float = math.inf,
+        opening: Callable[[Self], None] = lambda _: None,
+    ) -> None:
         host, port = security.address
         self.name = f"broker at {host}:{port}"
         self._seconds = seconds
         self._most = most
+        self._until = until
         self._number = 0
+        self._closed = False
+        self._socket = socket.socket()  # until the address is known
+        opening(self)
         self._give(seconds)
-        self._socket = self._connected(security)
         try:
+            self._connect(security)
             self.versions, self.features = self._negotiated()
             if security.login is not None:
                 self._log_in(security.login)
@@ -124,6 +138,7 @@ class BrokerConnection:
 
     def close(self) -> None:
         """Close the connection; any thread may call it, and a request under way then raises NoAnswer."""
+        self._closed = True
         with suppress(OSError):  # it has ended
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -136,25 +151,38 @@ class BrokerConnection:
     ) -> None:
         self.close()
 
-    def _connected(self, security: Security) -> socket.socket:
-        host = security.address[0]
+    def _connect(self, security: Security) -> None:
+        host, port = security.address
         try:
-            opened = socket.create_connection(security.address, self._left())
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if security.tls is None:
-                return opened
-            try:
-                opened.settimeout(self._left())
-                return security.tls.wrap_socket(opened, server_hostname=host)
-            except BaseException:
-                opened.close()
-                raise
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for number, (family, kind, protocol, _, address) in enumerate(found, start=1):
+                try:
+                    self._use(socket.socket(family, kind, protocol))
+                    self._socket.connect(address)
+                    break
+                except OSError:
+                    if self._closed or number == len(found):
+                        raise
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if security.tls is not None:
+                self._socket.settimeout(self._left())
+                secured = security.tls.wrap_socket(self._socket, server_hostname=host, do_handshake_on_connect=False)
+                self._use(secured)
+                secured.do_handshake()
         except ssl.SSLCertVerificationError as error:
             raise LoginRejected(f"{self.name}: its certificate is rejected: {error.verify_message}") from error
         except ssl.SSLError as error:
             raise LoginRejected(f"{self.name}: the TLS handshake failed: {error.reason or error}") from error
         except OSError as error:
             raise NoAnswer(f"{self.name}: no connection: {error}") from error
+
+    def _use(self, made: socket.socket) -> None:
+        """Use a socket from now on; a connection that another thread has closed stays closed."""
+        former, self._socket = self._socket, made
+        former.close()
+        if self._closed:
+            raise ConnectionAbortedError("it is closed")
+        made.settimeout(self._left())
 
     def _negotiated(self) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:
         """Return the versions and features of the broker.
@@ -251,7 +279,9 @@ class BrokerConnection:
 
     def _give(self, seconds: float) -> None:
         """Begin the time of the next steps."""
-        self._given, self._deadline = seconds, time.monotonic() + seconds
+        now = time.monotonic()
+        self._deadline = min(now + seconds, self._until)
+        self._given = max(0.0, self._deadline - now)
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()

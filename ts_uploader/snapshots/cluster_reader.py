@@ -1,7 +1,7 @@
 """Read a cluster's metadata and its groups' offsets from its brokers, for one snapshot.
 
 ====================================  ============================================================================
-topics, ids, replicas                 DESCRIBE on the topics; others are missing
+topics, ids, replicas                 DESCRIBE on the topics; others are missing, and `allTopics` is false
 configurations of topics              DESCRIBE_CONFIGS on the topics, else null
 configurations of brokers, quotas     DESCRIBE_CONFIGS on the cluster, else null
 ACLs, SCRAM users                     DESCRIBE on the cluster, else null
@@ -18,13 +18,15 @@ day, and an agent of ZooKeeper mode would have 17 MB more.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Final
 
 from ts_common.archive.snapshots import DEFAULTS, LARGEST, Broker, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
 from ts_common.broker_connection.connection import BrokerConnection
 from ts_common.broker_connection.security import Security
+from ts_common.errors import OperatorError
 from ts_common.kafka_configs import ConfigSource, ResourceType
 from ts_common.model import TopicPartition
 from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
@@ -37,63 +39,113 @@ from ts_uploader.snapshots.cluster_requests import (
     describe_metadata,
     fetch_offsets,
     list_groups,
+    may_describe_topic,
     may_fetch_offsets,
 )
 
 _ANSWER_SECONDS: Final = 10.0
+_READING_SECONDS: Final = 180.0  # thousands of groups on a busy cluster; the next round begins after five minutes
 _TOPICS_AT_ONCE: Final = 100  # each answer has all forty settings of a topic
-_PROBE: Final = "ts-uploader-check"  # a group that need not exist
+_PROBE: Final = "ts-uploader-check"  # a topic and a group that need not exist
 _PROTOCOL: Final = "inter.broker.protocol.version"
 # The first level of `metadata.version` of each release (`kafka-storage.sh version-mapping`).
 _LEVELS: Final = (1, 2, 3, 4, 8, 9, 12, 15, 20, 21, 22, 26, 28)
 _RELEASES: Final = ("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2")
 
 
-def read_cluster(security: Security, broker_id: int, time: int) -> tuple[ClusterSnapshot, GroupsSnapshot]:
-    """Return the metadata of a cluster, and the committed offsets of its groups.
+class TopicsDenied(OperatorError):
+    """The brokers show no topic, because they deny it."""
+
+
+class ClusterReader:
+    """Reads a cluster from its brokers, until `close`.
 
     Args:
-        security: how to connect to the local broker; all others have the same settings.
+        security: returns how to connect to the local broker; all others have the same settings.
         broker_id: of the agent, which the snapshot names.
-        time: of the snapshots, milliseconds since the epoch.
-
-    Raises:
-        NoAnswer: a broker did not answer, so that a part would be missing.
-        LoginRejected, UnsupportedRequest: an operator must act; brokers must be of Kafka 2.8 or later.
-        CorruptData: a malformed answer, or an error that is no denial.
+        seconds: for the whole of one reading.
     """
-    with _connected(security) as connection:
-        metadata = describe_metadata(connection)
-        topics = _topics(connection, metadata)
-        defaults = describe_configs(connection, ResourceType.BROKER, [""]).get("")
-        quotas, acls = describe_client_quotas(connection), describe_acls(connection)
-        users = describe_scram_users(connection)
-        level = connection.features.get("metadata.version")
-    brokers = {DEFAULTS: Broker(None, None, None, configs_of(defaults, ConfigSource.DYNAMIC_DEFAULT_BROKER))}
-    groups: dict[str, Mapping[TopicPartition, GroupOffset]] = {}
-    release = None if level is None else _release(level)
-    for node in metadata.nodes:
-        with _connected(replace(security, address=(node.host, node.port))) as connection:
-            settings = describe_configs(connection, ResourceType.BROKER, [str(node.id)]).get(str(node.id))
-            groups |= {
-                group: offsets for group in list_groups(connection) if (offsets := fetch_offsets(connection, group))
-            }
-        configs = configs_of(settings, ConfigSource.DYNAMIC_BROKER)
-        brokers[str(node.id)] = Broker(node.host, node.port, node.rack, configs)
-        release = release or _release_of(settings or ())
-    cluster = ClusterSnapshot(time, broker_id, release, topics, brokers, quotas, acls, users)
-    return cluster, GroupsSnapshot(time, groups)
+
+    def __init__(self, security: Callable[[], Security], broker_id: int, seconds: float = _READING_SECONDS) -> None:
+        self._security = security
+        self._broker_id = broker_id
+        self._seconds = seconds
+        self._closed = False
+        self._connection: BrokerConnection | None = None
+
+    def close(self) -> None:
+        """End a reading soon, and prevent further ones; any thread may call it."""
+        self._closed = True
+        if (connection := self._connection) is not None:
+            connection.close()
+
+    def read(self, time: int) -> tuple[ClusterSnapshot, GroupsSnapshot]:
+        """Return the metadata of the cluster, and the committed offsets of its groups.
+
+        Args:
+            time: of the snapshots, milliseconds since the epoch.
+
+        Raises:
+            NoAnswer: a broker did not answer, so that a part would be missing; or the reader is closed.
+            TopicsDenied: this identity may describe no topic. The snapshot would show a cluster without topics.
+            LoginRejected, UnsupportedRequest: an operator must act; brokers must be of Kafka 2.8 or later.
+            ConfigurationError: as `security`.
+            CorruptData: a malformed answer, or an error that is no denial.
+        """
+        until = monotonic() + self._seconds
+        security = self._security()
+        with self._connected(security, until) as connection:
+            metadata = describe_metadata(connection)
+            sees_all = may_describe_topic(connection, _PROBE)
+            if not metadata.topics and not sees_all:
+                raise TopicsDenied(
+                    f"{connection.name}: this identity may describe no topic, so no snapshot is written; allow it "
+                    "DESCRIBE on the topics"
+                )
+            topics = _topics(connection, metadata)
+            defaults = describe_configs(connection, ResourceType.BROKER, [""]).get("")
+            quotas, acls = describe_client_quotas(connection), describe_acls(connection)
+            users = describe_scram_users(connection)
+            level = connection.features.get("metadata.version")
+        brokers = {DEFAULTS: Broker(None, None, None, configs_of(defaults, ConfigSource.DYNAMIC_DEFAULT_BROKER))}
+        groups: dict[str, Mapping[TopicPartition, GroupOffset]] = {}
+        release = None if level is None else _release(level)
+        for node in metadata.nodes:
+            with self._connected(replace(security, address=(node.host, node.port)), until) as connection:
+                settings = describe_configs(connection, ResourceType.BROKER, [str(node.id)]).get(str(node.id))
+                groups |= {
+                    group: offsets for group in list_groups(connection) if (offsets := fetch_offsets(connection, group))
+                }
+            configs = configs_of(settings, ConfigSource.DYNAMIC_BROKER)
+            brokers[str(node.id)] = Broker(node.host, node.port, node.rack, configs)
+            release = release or _release_of(settings or ())
+        cluster = ClusterSnapshot(
+            time, self._broker_id, release, topics, brokers, quotas, acls, users, all_topics=sees_all
+        )
+        return cluster, GroupsSnapshot(time, groups)
+
+    def _connected(self, security: Security, until: float) -> BrokerConnection:
+        return BrokerConnection(security, _ANSWER_SECONDS, LARGEST, until, self._opening)
+
+    def _opening(self, connection: BrokerConnection) -> None:
+        self._connection = connection
+        if self._closed:
+            connection.close()
 
 
 def lacking(security: Security) -> list[tuple[str, str]]:
     """Return the rights that this identity lacks, each with what a snapshot then lacks.
 
     Raises:
-        NoAnswer, LoginRejected, UnsupportedRequest, CorruptData: as `read_cluster`.
+        NoAnswer, LoginRejected, UnsupportedRequest, CorruptData: as `ClusterReader.read`.
     """
     found = []
-    with _connected(security) as connection:
+    with BrokerConnection(security, _ANSWER_SECONDS, LARGEST) as connection:
         metadata = describe_metadata(connection)
+        if not may_describe_topic(connection, _PROBE):
+            found.append(
+                ("DESCRIBE on all topics", "topics that it may not describe; without any topic no snapshot is written")
+            )
         if not metadata.allows(Right.DESCRIBE):
             found.append(("DESCRIBE on the cluster", "ACLs and SCRAM users"))
         if not metadata.allows(Right.DESCRIBE_CONFIGS):
@@ -103,10 +155,6 @@ def lacking(security: Security) -> list[tuple[str, str]]:
         if not may_fetch_offsets(connection, _PROBE):
             found.append(("DESCRIBE on the groups", "groups' offsets"))
     return found
-
-
-def _connected(security: Security) -> BrokerConnection:
-    return BrokerConnection(security, _ANSWER_SECONDS, LARGEST)
 
 
 def _topics(connection: BrokerConnection, metadata: Metadata) -> dict[str, Topic]:

@@ -24,7 +24,7 @@ from typing import Final
 
 from ts_common.archive.snapshots import Configs, GroupOffset
 from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
-from ts_common.broker_connection.encoding import Reader, string
+from ts_common.broker_connection.encoding import Reader, compact_string, string
 from ts_common.errors import CorruptData
 from ts_common.kafka_configs import ConfigSource, ResourceType
 from ts_common.model import TopicPartition
@@ -94,7 +94,29 @@ def describe_metadata(connection: BrokerConnection) -> Metadata:
         NoAnswer, CorruptData: no answer in time, or a malformed one.
         UnsupportedRequest: the broker is older than Kafka 2.8.
     """
-    body = b"\0" + b"\0" + b"\1" + b"\0" + NO_TAGS
+    nodes, topics, rights = _metadata(connection, b"\0")
+    found = {name: (topic_id, replicas) for error, name, topic_id, replicas in topics if not error}
+    return Metadata(tuple(nodes), found, rights)
+
+
+def may_describe_topic(connection: BrokerConnection, topic: str) -> bool:
+    """Return whether this identity may describe a topic, which need not exist.
+
+    The answer about all topics lacks those that are denied. If a topic is named, a broker checks the right before it
+    looks for the topic.
+
+    Raises:
+        NoAnswer, CorruptData, UnsupportedRequest: as `describe_metadata`.
+    """
+    _, topics, _ = _metadata(connection, b"\2" + _NO_ID + compact_string(topic) + NO_TAGS)
+    return all(error != _TOPIC_DENIED for error, *_ in topics)
+
+
+def _metadata(
+    connection: BrokerConnection, topics: bytes
+) -> tuple[list[Node], list[tuple[int, str, str | None, tuple[tuple[int, ...], ...]]], int]:
+    """Return brokers, topics with their error codes, and rights on the cluster."""
+    body = topics + b"\0" + b"\1" + b"\0" + NO_TAGS
     answer = connection.request(Api.METADATA, 10, body, flexible=True)
     answer.int32()
 
@@ -119,12 +141,9 @@ def describe_metadata(connection: BrokerConnection) -> Metadata:
         answer.tagged_fields()
         return error, name, _text_of(topic_id), tuple(replicas for _, replicas in partitions)
 
-    nodes = tuple(answer.compact_array(node))
+    nodes = answer.compact_array(node)
     answer.compact_string(), answer.int32()
-    topics = {
-        name: (topic_id, replicas) for error, name, topic_id, replicas in answer.compact_array(topic) if not error
-    }
-    return Metadata(nodes, topics, answer.int32())
+    return nodes, answer.compact_array(topic), answer.int32()
 
 
 def describe_configs(

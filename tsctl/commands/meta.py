@@ -216,7 +216,8 @@ def _table(
     match part:
         case Part.TOPICS:
             columns: Sequence[str] = ("TOPIC", "ID", "PARTITIONS", "REPLICATION", "CONFIGURATIONS")
-            return f"topics: {len(cluster.topics)}", columns, [*_topics(cluster)]
+            some = "" if cluster.all_topics else ", without those that the agent might not describe"
+            return f"topics: {len(cluster.topics)}{some}", columns, [*_topics(cluster)]
         case Part.BROKERS:
             columns = ("BROKER", "ADDRESS", "RACK", "DYNAMIC CONFIGURATIONS")
             return f"brokers: {len(cluster.brokers) - 1}", columns, [*_brokers(cluster)]

@@ -82,6 +82,8 @@ class Snapshots:
         until, notes = int(time.time() * 1000) if at is None else at, list[str]()
         cluster = snapshot_at(stores, keys, ClusterSnapshot, until, notes)
         groups = snapshot_at(stores, keys, GroupsSnapshot, until, notes)
+        if cluster is not None and not cluster.all_topics:
+            notes.append("the snapshot of metadata can lack topics: its agent was not allowed to DESCRIBE all of them")
         return cls(cluster, groups, tuple(notes))
 
     @classmethod

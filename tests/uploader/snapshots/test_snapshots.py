@@ -1,11 +1,14 @@
 """Snapshots of real clusters: what they contain, what a change is, who writes, and which rights they need."""
 
+import socket
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions
@@ -41,7 +44,7 @@ from ts_common.archive.snapshots import (
 from ts_common.broker_connection.connection import NoAnswer
 from ts_common.broker_connection.security import security_of
 from ts_common.config.cluster_config import parse_config
-from ts_common.errors import AccessDenied
+from ts_common.errors import AccessDenied, ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import Condition, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
@@ -49,9 +52,10 @@ from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.findings import Severity
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
-from ts_uploader.snapshots.cluster_reader import read_cluster
+from ts_uploader.snapshots.cluster_reader import ClusterReader, TopicsDenied
 from ts_uploader.snapshots.snapshot_check import snapshot_findings
 from ts_uploader.snapshots.snapshot_writer import SnapshotWriter, open_snapshots
+from tsctl.snapshots import changes
 
 KEYS = ClusterKeys("prod", 5)
 AT = 1_795_964_400_000  # 2026-11-29T15:00:00Z
@@ -148,14 +152,34 @@ def test_a_snapshot_has_what_the_cluster_has(
 
 
 def test_an_identity_without_rights_has_unknown_fields_and_check_names_the_rights(secured_kraft: LocalCluster) -> None:
-    """A guest sees nothing; null is not an empty list, and `ts-uploader check` names each right."""
+    """A guest that may describe one topic; null is not an empty list, and `ts-uploader check` names each right."""
+    secured_kraft.create_topic("for-guests", assignment=[[1]])
     listener = {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
     guest = {"sasl.username": "guest2", "sasl.password": PASSWORD}
     settings = client_settings({**secured_kraft.brokers[1].properties, **listener}, guest, "")
-    found, groups = read_cluster(security_of(settings), 1, AT)
-    assert (found.quotas, found.acls, found.users) == (None, None, None)
-    assert {each.configs for each in found.brokers.values()} == {None}
-    assert (found.topics, groups.groups) == ({}, {})
+    reader = ClusterReader(lambda: security_of(settings), 1)
+    # The brokers' answer about all topics lacks those that are denied: it is the one of a cluster without topics.
+    with pytest.raises(TopicsDenied, match="may describe no topic, so no snapshot is written; allow it DESCRIBE"):
+        reader.read(AT)
+    binding = AclBinding(
+        ResourceType.TOPIC, "for-guests", ResourcePatternType.LITERAL, "User:guest2", "*", AclOperation.DESCRIBE,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    admin = secured_kraft.admin()
+    for done in admin.create_acls([binding]).values():
+        done.result(30)
+    found: list[tuple[ClusterSnapshot, GroupsSnapshot]] = []
+
+    def is_read() -> bool:  # the broker learns of the ACL later
+        with suppress(TopicsDenied):
+            found.append(reader.read(AT))
+        return bool(found)
+
+    wait_for(is_read, "the right on one topic")
+    cluster, groups = found[0]
+    assert (cluster.quotas, cluster.acls, cluster.users) == (None, None, None)
+    assert {each.configs for each in cluster.brokers.values()} == {None}
+    assert ([*cluster.topics], cluster.all_topics, groups.groups) == (["for-guests"], False, {})
     environment = replace(
         environment_of(secured_kraft), broker_properties={**secured_kraft.brokers[1].properties, **listener}
     )
@@ -163,12 +187,59 @@ def test_an_identity_without_rights_has_unknown_fields_and_check_names_the_right
     findings = snapshot_findings(environment, parse_config({**URL, **given}, "a test")[0])
     assert {each.severity for each in findings} == {Severity.WARNING}
     assert [each.way_out.removeprefix("allow this identity ") for each in findings] == [
+        "DESCRIBE on all topics",
         "DESCRIBE on the cluster",
         "DESCRIBE_CONFIGS on the cluster",
+        "DESCRIBE_CONFIGS on the topics",
         "DESCRIBE on the groups",
     ]
     (fine,) = snapshot_findings(environment, parse_config(URL, "a test")[0])
     assert fine.severity is Severity.OK
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_reading_ends_when_it_is_closed(is_connected: bool) -> None:
+    """A broker that accepts and never answers, or one whose host drops the connection's packets; the agent stops."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
+        address = silent.getsockname()
+        held = [] if is_connected else [socket.create_connection(address)]  # no further one is accepted
+        reader = ClusterReader(lambda: security_of({"bootstrap.servers": f"127.0.0.1:{address[1]}"}), 1)
+        ended: list[str] = []
+
+        def read() -> None:
+            try:
+                reader.read(AT)
+            except NoAnswer as error:
+                ended.append(str(error))
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        try:
+            wait_for(lambda: _connects(address[1]), "the reading to begin")
+            reader.close()
+            thread.join(30)
+        finally:
+            for each in held:
+                each.close()
+    (reason,) = ended
+    assert "timed out" not in reason
+    assert "within" not in reason
+    with pytest.raises(NoAnswer, match="it is closed"):
+        reader.read(AT)
+
+
+def _connects(port: int) -> bool:
+    """Return whether this process has, or makes, the second connection to a port."""
+    states = {psutil.CONN_SYN_SENT, psutil.CONN_ESTABLISHED}
+    mine = psutil.Process().net_connections("tcp4")
+    return any(each.status in states and each.raddr[1:] == (port,) for each in mine)
+
+
+def test_a_reading_has_an_end(secured_kraft: LocalCluster) -> None:
+    """However many groups the brokers have, and however slowly each answer arrives."""
+    settings = client_settings(secured_kraft.brokers[1].properties, {}, "")
+    with pytest.raises(NoAnswer):
+        ClusterReader(lambda: security_of(settings), 1, seconds=0).read(AT)
 
 
 def test_check_and_agent_name_what_is_missing_for_a_connection(
@@ -206,12 +277,15 @@ class MadeCluster:
             raise self.error
         return ClusterSnapshot(time, 1, "4.1", self.topics, {}, (), (), ()), GroupsSnapshot(time, {})
 
+    def close(self) -> None:
+        """End nothing."""
+
 
 def writer_of(
     cluster: MadeCluster, store: ObjectStore, metrics: Metrics, now: list[int], noted: list[str] | None = None
 ) -> SnapshotWriter:
     note = (lambda *_: None) if noted is None else lambda _, __, reason: noted.append(reason)
-    return SnapshotWriter(KEYS, cluster.read, lambda: [store], metrics, note, lambda: now[0] / 1000)
+    return SnapshotWriter(KEYS, cluster, lambda: [store], metrics, note, lambda: now[0] / 1000)
 
 
 def test_one_agent_reads_in_five_minutes_and_a_change_has_a_snapshot_of_its_minute(
@@ -298,6 +372,85 @@ def test_a_round_that_failed_before_the_groups_is_repeated_by_the_next_agent(
     assert (ClusterSnapshot.times(store, KEYS), GroupsSnapshot.times(store, KEYS)) == ([AT], [])
     writer_of(cluster, store, metrics, now).write()
     assert (cluster.reads, GroupsSnapshot.times(store, KEYS)) == (2, [AT])
+
+
+def test_a_store_that_fails_or_is_slow_delays_no_other(
+    tmp_path: Path, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The brokers are read once. The slow store is left alone until its round has ended."""
+    noted: list[str] = []
+    go_on, now, cluster = threading.Event(), [AT], MadeCluster()
+
+    def slow(key: str) -> ObjectInfo:
+        go_on.wait()
+        raise ObjectNotFound(key)
+
+    def denied(key: str) -> ObjectInfo:
+        raise AccessDenied(f"{key}: no")
+
+    with store_at(tmp_path / "a") as one, store_at(tmp_path / "b") as two, store_at(tmp_path / "c") as three:
+        writer = SnapshotWriter(
+            KEYS, cluster, lambda: [one, two, three], metrics, lambda _, __, reason: noted.append(reason),
+            lambda: now[0] / 1000, seconds=2,
+        )  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setattr(one, "head", slow)
+            patched.setattr(two, "head", denied)
+            writer.write()
+            now[0] += FIVE_MINUTES
+            writer.write()
+        assert GroupsSnapshot.times(three, KEYS) == [AT, AT + FIVE_MINUTES]
+        assert cluster.reads == 2
+        assert sorted(noted) == sorted(
+            [
+                f"{one.location}: not written in 2 s",
+                f"{one.location}: the round before has not ended",
+                *(f"{GroupsSnapshot.key(KEYS, at)}: no" for at in (AT, AT + FIVE_MINUTES)),
+            ]
+        )
+        go_on.set()
+        wait_for(lambda: GroupsSnapshot.times(one, KEYS) == [AT], "the slow store's round")
+        now[0] += FIVE_MINUTES
+        wait_for(lambda: not writer._busy, "its end")
+        writer.write()
+        times = [GroupsSnapshot.times(each, KEYS) for each in (one, two, three)]
+    assert [each[-1] for each in times] == [AT + 2 * FIVE_MINUTES] * 3
+    assert (writer.failing, metrics.snapshot_time._value.get()) == (None, now[0] / 1000)
+
+
+def test_close_ends_a_round_whose_store_does_not_answer(
+    store: ObjectStore, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent stops; it is no failure."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(key: str) -> ObjectInfo:
+        asked.set()
+        go_on.wait()
+        raise ObjectNotFound(key)
+
+    monkeypatch.setattr(store, "head", slow)
+    noted: list[str] = []
+    writer = writer_of(MadeCluster(), store, metrics, [AT], noted)
+    thread = threading.Thread(target=writer.write, daemon=True)
+    thread.start()
+    assert asked.wait(60)
+    writer.close()
+    thread.join(60)
+    go_on.set()
+    assert (thread.is_alive(), noted) == (False, [])
+
+
+def test_a_snapshot_without_every_topic_is_no_change() -> None:
+    """An agent with fewer rights neither removes topics nor adds them again."""
+    whole = ClusterSnapshot(AT, 1, "4.1", {name: Topic("a", ((1,),), {}) for name in "tu"}, {}, (), (), ())
+    part = replace(whole, topics={"t": whole.topics["t"]}, all_topics=False)
+    assert whole.is_like(part)
+    assert part.is_like(whole)
+    assert not part.is_like(replace(whole, topics={}))
+    assert list(changes(whole, part)) == list(changes(part, whole)) == []
+    assert list(changes(part, replace(part, all_topics=True))) == []
+    assert {each.kind for each in changes(whole, replace(part, all_topics=True))} == {"topic"}
 
 
 @pytest.mark.parametrize(("damaged", "written"), [(AT - HOUR, AT), (AT, AT + 7 * MINUTE), (AT + 2 * MINUTE, AT)])
