@@ -113,8 +113,8 @@ def plan(
             coordinated = read_coordinated(_new_cluster(bootstrap_server, command_config), wanted.seed)
             check_transactions(coordinated, dict.fromkeys(topics or ()))
         made = plan_archive(given, archive, topics or (), wanted, output, coordinated)
-    directory.mkdir(parents=True, exist_ok=True)
     text = "\n".join(plan_text(made, rate, now_ms()))
+    directory.mkdir(parents=True, exist_ok=True)
     write_file(directory / "plan.txt", f"{text}\n".encode())
     made.save(path)  # the last file: a plan that exists is not made again
     if as_json:
@@ -270,10 +270,12 @@ def finish(
         output.text("next: tsctl restore finish --configurations")
         return
     deleted = False
+    defaults = cluster.reading.retention_defaults(restored.plan.brokers)
     for name, topic in restored.plan.topics.items():
         for number, part in topic.partitions.items():
-            if (due := due_by_retention(part, topic.configurations, now_ms())) is not None:
-                deleted = True
+            dues = [due_by_retention(part, topic.configurations, now_ms(), defaults[each]) for each in part.replicas]
+            if found := [due for due in dues if due is not None]:
+                deleted, due = True, max(found, key=lambda each: each.below)
                 output.text(f"{name}-{number}: Kafka deletes offsets below {due.below}, {size(due.size)}: {due.why}")
     if deleted and not approve:
         raise QueryError("nothing was changed; if Kafka may delete that, repeat the command with --approve")

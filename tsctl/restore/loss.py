@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ts_common.errors import QueryError
 from tsctl.restore.documents import PartitionPlan
 
-_WEEK: Final = 604_800_000  # Kafka's default of log.retention.ms
+# For topics without their own settings, unless the brokers have others.
+KAFKAS_DEFAULTS: Final = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +26,26 @@ class Deletion:
     why: str
 
 
-def due_by_retention(plan: PartitionPlan, configurations: Mapping[str, str], now: int) -> Deletion | None:
+def due_by_retention(
+    plan: PartitionPlan, configurations: Mapping[str, str], now: int, defaults: Mapping[str, str] = KAFKAS_DEFAULTS
+) -> Deletion | None:
     """Return what Kafka would delete; None for nothing.
 
     Kafka deletes whole segments from the first on: those whose greatest timestamp is older than `retention.ms`, and
     those without which the log still has `retention.bytes`. A segment without a known time is not counted as due.
 
     Args:
-        configurations: of the topic; without `retention.ms` Kafka's default of seven days is assumed.
+        configurations: of the topic.
         now: ms since the epoch.
+        defaults: what counts where the topic has no configuration, as `KafkaCluster.retention_defaults`.
+
+    Raises:
+        QueryError: a limit is not a number.
     """
-    if "delete" not in configurations.get("cleanup.policy", "delete"):
+    settings = {**defaults, **configurations}
+    if "delete" not in settings["cleanup.policy"]:
         return None
-    age, most = int(configurations.get("retention.ms", _WEEK)), int(configurations.get("retention.bytes", -1))
+    age, most = number_of(settings, "retention.ms"), number_of(settings, "retention.bytes")
     left = size = sum(source.size for step in plan.steps for source in step.sources)
     below, why = plan.start, ""
     for step in plan.steps:
@@ -49,3 +58,17 @@ def due_by_retention(plan: PartitionPlan, configurations: Mapping[str, str], now
         below, left = step.end, left - bytes_of
         why = f"retention.ms={age}" if is_old else f"retention.bytes={most}"
     return Deletion(below, size - left, why) if below > plan.start else None
+
+
+def number_of(configurations: Mapping[str, str], name: str) -> int:
+    """Return a configuration that is a number.
+
+    Raises:
+        QueryError: it is not one.
+    """
+    try:
+        return int(configurations[name])
+    except ValueError as error:
+        raise QueryError(
+            f"{name}={configurations[name]}: a whole number is expected; make the plan with other --configurations"
+        ) from error

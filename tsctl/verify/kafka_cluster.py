@@ -27,6 +27,7 @@ from tsctl.verify.copy_comparison import record_digest
 
 REQUEST_SECONDS: Final = 30.0
 _AS_RETENTION: Final = "-2"  # of local.retention.ms: the same as retention.ms
+_UNITS: Final = (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000))  # the first that a broker has counts
 _AT_ONCE: Final = 500  # partitions or topics in one request
 _SILENT_SECONDS: Final = 60.0  # without a record, until the cluster counts as unavailable
 _TO_KAFKAS = str.maketrans("+/", "-_", "=")  # librdkafka writes ids in plain base64, Kafka in URL-safe base64
@@ -176,13 +177,33 @@ class KafkaCluster:
         """
         found: dict[str, dict[str, str]] = {}
         for some in _pieces(sorted(topics)):
-            asked = self._admin.describe_configs(
-                [ConfigResource(ResourceType.TOPIC, name) for name in some], request_timeout=REQUEST_SECONDS
-            )
-            for resource, future in asked.items():
-                entries = self._result(future)
-                found[resource.name] = {name: entry.value for name, entry in entries.items()}
+            found |= self._settings_of([ConfigResource(ResourceType.TOPIC, name) for name in some])
         return found
+
+    def retention_defaults(self, brokers: Iterable[int]) -> dict[int, dict[str, str]]:
+        """Return what each broker applies to a topic without `cleanup.policy`, `retention.ms` and `retention.bytes`.
+
+        Raises:
+            ClusterAway, AccessDenied: the request failed.
+        """
+        found = {}
+        for broker in brokers:  # librdkafka sends a request for one broker only
+            (settings,) = self._settings_of([ConfigResource(ResourceType.BROKER, str(broker))]).values()
+            ages = ((settings.get(f"log.retention.{unit}"), length) for unit, length in _UNITS)
+            age = next(int(value) * length for value, length in ages if value is not None)
+            found[broker] = {
+                "cleanup.policy": settings["log.cleanup.policy"],
+                "retention.ms": str(max(age, -1)),  # also -1 hours have no limit
+                "retention.bytes": settings["log.retention.bytes"],
+            }
+        return found
+
+    def _settings_of(self, resources: list[ConfigResource]) -> dict[str, dict[str, str]]:
+        asked = self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
+        return {
+            resource.name: {name: entry.value for name, entry in self._result(future).items()}
+            for resource, future in asked.items()
+        }
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a consumer group; empty if the cluster has no such group.

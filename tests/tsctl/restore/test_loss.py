@@ -3,6 +3,7 @@
 import pytest
 
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.errors import QueryError
 from tsctl.restore.documents import PartitionPlan, Source, Step
 from tsctl.restore.loss import due_by_retention
 
@@ -34,6 +35,23 @@ def test_whole_segments_are_due_from_the_first_on(configurations: dict[str, str]
     """By age, by size, by neither; a segment in front of a young one is kept."""
     found = due_by_retention(part(0, 30, NOW - 5000, NOW - 2000, NOW), configurations, NOW)
     assert (found and found.below) == below
+
+
+@pytest.mark.parametrize(
+    ("configurations", "below"),
+    [({}, 10), ({"retention.ms": "-1"}, None), ({"retention.ms": "-1", "retention.bytes": "50"}, 20)],
+)
+def test_the_brokers_defaults_count_where_the_topic_has_none(configurations: dict[str, str], below: int | None) -> None:
+    """A cluster with another `log.retention.ms` than Kafka's seven days."""
+    defaults = {"cleanup.policy": "delete", "retention.ms": "3000", "retention.bytes": "-1"}
+    found = due_by_retention(part(0, 30, NOW - 5000, NOW - 2000, NOW), configurations, NOW, defaults)
+    assert (found and found.below) == below
+
+
+def test_a_limit_that_is_no_number_is_an_error() -> None:
+    """The file of --configurations has it, or a changed plan."""
+    with pytest.raises(QueryError, match=r"retention\.ms=1 week: a whole number is expected"):
+        due_by_retention(part(0, 10, NOW), {"retention.ms": "1 week"}, NOW)
 
 
 def test_a_segment_without_a_known_time_is_not_counted_as_due() -> None:

@@ -1,15 +1,19 @@
 """The new cluster: topics without retention, groups without epochs, and what is refused."""
 
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 
-from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.kafka.tools import CONFIGS, output_of
 from tests.tsctl.restore.test_loss import part
+from tests.tsctl.running import runner
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import GroupsPlan, RestorePlan, TopicPlan
+from tsctl.restore.documents import GroupsPlan, RestoreDirectory, RestorePlan, Source, Step, TopicPlan
 from tsctl.restore.new_cluster import NewCluster, check_offsets, configure_topics, create_topics
 
 
@@ -77,3 +81,32 @@ def test_a_group_with_members_is_refused(cluster: NewCluster, one_broker: LocalC
         consumer.close()
     cluster.set_offsets("living", {TopicPartition("read", 0): 3})
     assert cluster.reading.group_offsets("living") == {TopicPartition("read", 0): 3}
+
+
+def test_approval_counts_the_retention_of_the_clusters_brokers(
+    cluster: NewCluster, one_broker: LocalCluster, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The topic has no `retention.ms`, and the brokers keep a minute instead of Kafka's seven days."""
+    run, now = runner(capfd), int(time.time() * 1000)
+    plan = plan_of("kept")
+    created = create_topics(cluster, plan)
+    one_broker.produce("kept", [Record(b"v")], partition=0)
+    segment = Source(f"prod/kept-0/{0:020d}.log", 100, None, now - 3_600_000)
+    held = replace(part(0, 1), replicas=(1,), steps=(Step(0, 1, (segment,)),))
+    plan = replace(plan, topics={"kept": TopicPlan("kept", {0: held}, {})})
+    plan.save(RestoreDirectory.plan_file(tmp_path))
+    created.save(tmp_path / "created.json")
+    finish = ("restore", "finish", tmp_path, "--bootstrap-server", one_broker.bootstrap, "--configurations")
+    before = cluster.reading.retention_defaults([1])[1]
+    to = ["--bootstrap-server", one_broker.bootstrap, "--alter", "--entity-type", "brokers", "--entity-default"]
+    output_of(CONFIGS, [*to, "--add-config", "log.retention.ms=60000"])
+    try:
+        wait_for(lambda: cluster.reading.retention_defaults([1])[1]["retention.ms"] == "60000", "the broker's setting")
+        refused = run(*finish)
+    finally:
+        output_of(CONFIGS, [*to, "--delete-config", "log.retention.ms"])
+    assert refused.code != 0
+    assert "kept-0: Kafka deletes offsets below 1, 100 bytes: retention.ms=60000" in refused.out
+    assert "repeat the command with --approve" in refused.err
+    wait_for(lambda: cluster.reading.retention_defaults([1])[1] == before, "the broker's own setting again")
+    assert run(*finish).code == 0
