@@ -110,7 +110,7 @@ def plan(
         if wanted.seed is not None and bootstrap_server is not None:
             from tsctl.restore.serving_cluster import check_transactions, read_coordinated  # noqa: PLC0415  (librdkafka)
 
-            coordinated = read_coordinated(_new_cluster(bootstrap_server, command_config), wanted.seed)
+            coordinated = read_coordinated(_new_cluster(bootstrap_server, command_config, wanted.seed), wanted.seed)
             check_transactions(coordinated, dict.fromkeys(topics or ()))
         made = plan_archive(given, archive, topics or (), wanted, output, coordinated)
     text = "\n".join(plan_text(made, rate, now_ms()))
@@ -151,7 +151,7 @@ def create(
         raise ConfigurationError(SOURCE, ["one of --continued-in and --no-archive is expected"])
     if seed is not None and continued_in is not None:
         raise ConfigurationError(SOURCE, ["--continued-in: with a seed the topics continue in their own archive"])
-    cluster = _new_cluster(bootstrap_server, command_config)
+    cluster = _new_cluster(bootstrap_server, command_config, seed)
     from tsctl.restore.new_cluster import create_topics  # noqa: PLC0415  (librdkafka)
     from tsctl.restore.serving_cluster import Serving, check_serving  # noqa: PLC0415
 
@@ -224,7 +224,7 @@ def move(
     """Compare the offsets on the seed, and move its partitions to their brokers: clients reach them from then on."""
     output = Output(as_json=False)
     restored = RestoreDirectory(directory)
-    cluster = _new_cluster(bootstrap_server, command_config)
+    cluster = _new_cluster(bootstrap_server, command_config, restored.plan.seed)
     from tsctl.restore.serving_cluster import move_home  # noqa: PLC0415  (librdkafka)
 
     rate = None if throttle is None else throttle * _MEGABYTE
@@ -257,7 +257,7 @@ def finish(
     """Compare the offsets of all partitions, then set those of the groups. With --configurations: the last step."""
     output = Output(as_json=False)
     restored = RestoreDirectory(directory)
-    cluster = _new_cluster(bootstrap_server, command_config)
+    cluster = _new_cluster(bootstrap_server, command_config, restored.plan.seed)
     from tsctl.restore.new_cluster import check_offsets, configure_topics  # noqa: PLC0415  (librdkafka)
 
     check_offsets(cluster, restored.plan if restored.plan.seed is None else restored.plan.at_homes, restored.created())
@@ -388,11 +388,12 @@ def _committed(
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _new_cluster(bootstrap: str, command_config: Path | None) -> "NewCluster":
+def _new_cluster(bootstrap: str, command_config: Path | None, seed: Seed | None) -> "NewCluster":
     from tsctl.restore.new_cluster import NewCluster  # noqa: PLC0415  (librdkafka)
     from tsctl.verify.kafka_cluster import read_client_properties  # noqa: PLC0415
 
-    return NewCluster(bootstrap, {} if command_config is None else read_client_properties(command_config))
+    properties = {} if command_config is None else read_client_properties(command_config)
+    return NewCluster(bootstrap, properties, None if seed is None else seed.broker)
 
 
 def now_ms() -> int:

@@ -15,12 +15,15 @@ from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.archive_options import OpenArchive
 from tsctl.output import size
+from tsctl.restore.chain import read_batches
 from tsctl.restore.documents import Done, HostRecord, PartitionPlan, RestoreDirectory, Staged
 from tsctl.restore.fetching import STAGING, STATE, PartitionFetch
 from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, write_checkpoints
 
 _THREADS: Final = 4  # partitions that are fetched at once
 _INDEX_SHARE: Final = 200  # indexes need less than a part of this size of their segments
+
+_MOST_MARKER_BYTES: Final = 1 << 20  # of a log that has no record
 
 
 class _Ended(Exception):
@@ -181,11 +184,15 @@ class HostRun:
             )
 
     def _check_empty(self, states: Mapping[TopicPartition, Staged]) -> None:
-        """Check that no replica has records of a producer: these files replace all that is there."""
+        """Check that no replica has records of a producer: these files replace all that is there.
+
+        Beside a running cluster, coordinators can have written markers of transactions that had no record there.
+        """
         for name, directory in self.places.items():
             left = {path.name for path in (directory / STAGING).iterdir()}
             placed = {entry.name: entry.size for entry in states[name].files if entry.name not in left}
-            if any(path.stat().st_size not in {0, placed.get(path.name)} for path in directory.glob("*.log")):
+            logs = [path for path in directory.glob("*.log") if path.stat().st_size not in {0, placed.get(path.name)}]
+            if logs and not (self._directory.plan.seed is not None and all(map(_has_only_markers, logs))):
                 raise QueryError(
                     f"{directory}: records of {name} are there; the restore would replace them, and stops here"
                 )
@@ -214,6 +221,13 @@ class HostRun:
         record = HostRecord(self._plan_id, self._host.broker, done, int(time.time() * 1000), partitions)
         record.save(self._directory.host_file(self._host.broker))
         return record
+
+
+def _has_only_markers(log: Path) -> bool:
+    if log.stat().st_size > _MOST_MARKER_BYTES:
+        return False
+    data, damage = log.read_bytes(), list[str]()
+    return all(header.is_control for header, _ in read_batches([data], len(data), damage.append)) and not damage
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka import TopicPartition as TheirPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
     AdminClient,
+    ClusterMetadata,
     ConfigResource,
     OffsetSpec,
     ResourceType,
@@ -28,6 +29,7 @@ from tsctl.verify.copy_comparison import record_digest
 REQUEST_SECONDS: Final = 30.0
 _AS_RETENTION: Final = "-2"  # of local.retention.ms: the same as retention.ms
 _UNITS: Final = (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000))  # the first that a broker has counts
+_MOST_DRAWS: Final = 50  # of a controller, until it is another broker
 _AT_ONCE: Final = 500  # partitions or topics in one request
 _SILENT_SECONDS: Final = 60.0  # without a record, until the cluster counts as unavailable
 _TO_KAFKAS = str.maketrans("+/", "-_", "=")  # librdkafka writes ids in plain base64, Kafka in URL-safe base64
@@ -120,12 +122,14 @@ class KafkaCluster:
     Args:
         bootstrap: `host:port`, separated by commas.
         properties: further settings of librdkafka.
+        avoided: id of a broker that clients do not reach; see `metadata_of`.
 
     Raises:
         ConfigurationError: a setting is not one of librdkafka's.
     """
 
-    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, bootstrap: str, properties: Mapping[str, str], avoided: int | None = None) -> None:
+        self._avoided = avoided
         self._settings = {**_OURS, **properties, "bootstrap.servers": bootstrap, "error_cb": self._note}
         self._bootstrap = bootstrap
         self._not_let_in: str | None = None
@@ -140,7 +144,7 @@ class KafkaCluster:
         Raises:
             ClusterAway, AccessDenied: the request failed.
         """
-        metadata = self._answer(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS))
+        metadata = self._answer(lambda: metadata_of(self._admin, self._avoided))
         names = sorted(name for name, topic in metadata.topics.items() if topic.error is None)
         ids: dict[str, str | None] = {}
         for some in _pieces(names):
@@ -340,6 +344,25 @@ class KafkaCluster:
                 "DescribeConfigs on the topics, Read with --depth full, and Describe on groups that a policy names"
             )
         return self._refused() or ClusterAway(f"{self._bootstrap}: {about}{error.str()}")
+
+
+def metadata_of(admin: AdminClient, avoided: int | None) -> ClusterMetadata:
+    """Return the cluster's metadata.
+
+    librdkafka sends most requests of an administrator to the broker that the newest metadata name as controller. With
+    KRaft they name any broker, at random.
+
+    Args:
+        avoided: id of a broker that clients do not reach: metadata are read until they name another one.
+
+    Raises:
+        KafkaException: the request failed.
+    """
+    for _ in range(_MOST_DRAWS):
+        found = admin.list_topics(timeout=REQUEST_SECONDS)
+        if found.controller_id != avoided:
+            break
+    return found
 
 
 def keeping_of(settings: Mapping[str, str]) -> Keeping:

@@ -1,0 +1,181 @@
+"""One deleted topic comes back beside running brokers, by a seed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dev.local.kafka.cluster import LocalCluster, Mode, wait_for
+from dev.local.oracle import OracleRecord, dump
+from tests.archive import record_of
+from tests.tsctl.restore.lost import LEVELS
+from tests.tsctl.restore.serving import (
+    GROUP,
+    HOMES,
+    ORDERS,
+    OTHER,
+    SEED,
+    Applications,
+    Key,
+    agents_of,
+    put_snapshots,
+    seed_of,
+    serving_cluster,
+    wait_for_watermarks,
+)
+from tests.tsctl.running import Ended, Run, runner
+from tests.uploader.beside import Archive
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.model import TopicPartition
+from ts_reader import Archive as Reader
+from tsctl.verify.kafka_cluster import KafkaCluster
+
+_SECONDS = 120
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in this process."""
+    return runner(capfd)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
+def test_a_topic_deleted_under_load_comes_back_beside_its_applications(
+    mode: Mode, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records have their offsets on both replicas, nothing acknowledged is lost, and the archive has no hole."""
+    with serving_cluster(mode) as cluster, agents_of(cluster, tmp_path) as archive:
+        for name, value in archive.s3.environment().items():
+            monkeypatch.setenv(name, value)
+        check_came_back(mode, cluster, archive, run, tmp_path / "restore")
+
+
+def check_came_back(mode: Mode, cluster: LocalCluster, archive: Archive, run: Run, directory: Path) -> None:
+    segments = {"segment.bytes": "20000"}
+    for topic in (ORDERS, OTHER):
+        cluster.create_topic(topic, assignment=HOMES, config=segments)
+    processes = {number: broker.pid for number, broker in cluster.brokers.items()}
+    applications = Applications(cluster)
+    try:
+        applications.consume()
+        wait_for(
+            lambda: len(applications.committed) > 20 and len(applications.consumed) > 300, "some records", _SECONDS
+        )
+        applications.stop_consuming()
+        committed = offsets_of(cluster)
+        applications.consume()
+        applications.pause()
+        wait_for_watermarks(cluster, ORDERS)
+        before, ends = read(cluster), {number: cluster.latest(ORDERS, number) for number in range(len(HOMES))}
+        put_snapshots(archive, committed, {"retention.ms": "-1"})
+        cluster.delete_topic(ORDERS)
+        applications.resume()
+        for number, end in ends.items():
+            archive.wait_for_offset(end, number, seconds=_SECONDS)
+
+        def tried(name: str, *arguments: object) -> Ended:
+            return run("restore", name, directory, *arguments)
+
+        def step(name: str, *arguments: object) -> Ended:
+            found = tried(name, *arguments)
+            assert found.code == 0, (name, found)
+            return found
+
+        config, brokers = ("--config", archive.config), ("--bootstrap-server", cluster.bootstrap)
+        with seed_of(cluster, mode) as seed:
+            step("plan", ORDERS, "--brokers", "1,2", "--seed", f"{SEED}@{seed.bootstrap}", *brokers, *config)
+            found = tried("create", *brokers, *config)
+            assert (found.code, f"group {GROUP} has members" in found.err) == (2, True), found
+            applications.stop_consuming()
+            step("create", *brokers, *config)
+            applications.consume()
+            on = ("--server-properties", seed.server_properties)
+            step("fetch", *on, *config)
+            seed.stop()
+            step("place", *on)
+            step("check", *on)
+            seed.start()
+            step("move", *brokers, "--throttle", "100")
+            step("finish", *brokers)
+            step("finish", *brokers, "--configurations")
+            cluster.alter_config(ORDERS, segments)
+            assert not [path for each in seed.log_dirs for path in each.glob(f"{ORDERS}-*[0-9]")]
+            seed.stop()
+        done = len(applications.committed)
+        wait_for(lambda: len(applications.committed) > done + 10, "new transactions", _SECONDS)
+        wait_for(
+            lambda: {number for number, offset in applications.consumed if offset >= ends[number]} == ends.keys(),
+            "the group to get new records",
+            _SECONDS,
+        )
+        assert {number: broker.pid for number, broker in cluster.brokers.items()} == processes
+        for number in ends:
+            first = min(offset for partition, offset in applications.consumed if partition == number)
+            assert first == committed[number]
+    finally:
+        applications.close()
+    after = read(cluster)
+    for level in LEVELS:
+        assert {key: each for key, each in after[level].items() if key in before[level]} == before[level]
+        old = {key for key in after[level] if key[0] == ORDERS and key[2] < ends[key[1]]}
+        assert old == {key for key in before[level] if key[0] == ORDERS}, level
+    values = {key: each.value for key, each in after["read_uncommitted"].items()}
+    assert {key: values.get(key) for key in applications.acknowledged} == applications.acknowledged
+    shown = [each.value for key, each in after["read_committed"].items() if key[0] == ORDERS]
+    assert {value: shown.count(value) for value in applications.committed} == dict.fromkeys(applications.committed, 2)
+    for number in ends:
+        one, other = (
+            b"".join(path.read_bytes() for path in sorted(broker.partition_directory(ORDERS, number).glob("*.log")))
+            for broker in cluster.brokers.values()
+        )
+        assert one == other
+    check_archive(cluster, archive, ends, after)
+
+
+def offsets_of(cluster: LocalCluster) -> dict[int, int]:
+    found = KafkaCluster(cluster.bootstrap, {}).group_offsets(GROUP)
+    return {each.partition: offset for each, offset in found.items() if each.topic == ORDERS}
+
+
+def read(cluster: LocalCluster) -> dict[str, dict[Key, OracleRecord]]:
+    return {
+        level: {
+            (each.topic, each.partition, each.offset): each for each in dump(cluster.bootstrap, [ORDERS, OTHER], level)
+        }
+        for level in LEVELS
+    }
+
+
+def check_archive(
+    cluster: LocalCluster, archive: Archive, ends: dict[int, int], after: dict[str, dict[Key, OracleRecord]]
+) -> None:
+    """Check that readers return what Kafka returns, from the first record on, below the new place's next offset."""
+    topic_id = KafkaCluster(cluster.bootstrap, {}).topics()[ORDERS].topic_id
+    places = {number: archive.keys.partition(TopicPartition(ORDERS, number), f"{ORDERS}~{topic_id}") for number in ends}
+
+    def shipped() -> dict[int, int]:
+        commits = {number: read_commit(archive.store, keys)[0] for number, keys in places.items()}
+        return {number: each.next_offset for number, each in commits.items() if isinstance(each, Commit)}
+
+    wait_for(
+        lambda: all(shipped().get(number, 0) > end for number, end in ends.items()),
+        "the new history to be shipped",
+        _SECONDS,
+        state=lambda: "\n".join(agent.tail(20) for agent in archive.agents),
+    )
+    for agent in archive.agents:
+        agent.kill()
+    reached = shipped()
+    for level in LEVELS:
+        scan = Reader(archive.location, archive.keys.cluster).scan(ORDERS, include_headers=True, isolation_level=level)
+        rows = {(each.topic, each.partition, each.offset): each for each in map(record_of, scan.to_table().to_pylist())}
+        expected = {key: each for key, each in after[level].items() if key[0] == ORDERS and key[2] < reached[key[1]]}
+        if level == "read_committed":  # readers end at the last stable offset of the commit
+            expected = {key: each for key, each in expected.items() if key in rows or key[2] < _stable(rows, key[1])}
+        assert rows == expected, level
+
+
+def _stable(rows: Mapping[Key, OracleRecord], number: int) -> int:
+    return max((key[2] for key in rows if key[1] == number), default=0)
