@@ -77,7 +77,7 @@ def plan(
         str | None,
         typer.Option(
             "--seed",
-            help="A temporary broker that gets deleted topics beside running brokers, and where this host reaches it.",
+            help="A temporary broker for topics that were deleted while others are served, and where this host reaches it.",
             metavar="ID@HOST:PORT",
         ),
     ] = None,
@@ -168,7 +168,7 @@ def create(
                 new = opened.enter_context(open_archive(name_archive(continued_in, None), output.warn))
             hold_topics(old, plan, output.warn)
             for location in continue_archive(old, new, plan, created):
-                when = "before `finish`" if seed is None else f"beside broker {seed.broker}"
+                when = "before `finish`" if seed is None else f"next to broker {seed.broker}"
                 output.text(f"restored.json written in {location}; start no agent {when}")
     created.save(restored.created_file)  # at the end: without it no later step runs
     output.text(f"{counted(len(created.topics), 'topic')} created, without retention: {restored.created_file}")

@@ -18,7 +18,7 @@ from tsctl.holds import add_hold
 from tsctl.restore.documents import Created, RestorePlan
 
 _PURPOSE = "restore"
-_DAYS_BESIDE = 7 * 86_400_000  # ms of a hold beside a running cluster: it would also hold what the topic gets
+_SAME_ARCHIVE = 7 * 86_400_000  # ms of a hold in the same archive: it would also hold what the topic gets
 
 
 def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]) -> None:
@@ -35,7 +35,7 @@ def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]
             topics=tuple(names[first : first + MOST_TOPICS]),
             reason="restored: the new cluster's archive refers to the records here",
             time=plan.time,
-            until=None if plan.seed is None else plan.time + _DAYS_BESIDE,
+            until=None if plan.seed is None else plan.time + _SAME_ARCHIVE,
             purpose=_PURPOSE,
         )
         add_hold(old.stores, old.keys, hold, warn)

@@ -187,7 +187,7 @@ class GroupsPlan(StoredObject, version=None, expected="the groups of a plan"):
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """The temporary broker that gets the files of topics beside brokers that serve others.
+    """The temporary broker that gets the files of topics while other brokers serve.
 
     Attributes:
         address: `host:port` where this tool reaches it, although clients do not.
@@ -241,7 +241,7 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
         at: ms since the epoch: the time of the cut; None for all that the archive has.
         commands: for ACLs, quotas and users: the operator runs them.
         absent: topics of the snapshot that the archive does not have.
-        seed: gets all files, beside brokers that serve other topics; None if all brokers are new.
+        seed: gets all files, while other brokers serve; None if all brokers are new.
         notes: what a person should read before approving.
     """
 

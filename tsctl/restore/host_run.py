@@ -186,7 +186,7 @@ class HostRun:
     def _check_empty(self, states: Mapping[TopicPartition, Staged]) -> None:
         """Check that no replica has records of a producer: these files replace all that is there.
 
-        Beside a running cluster, coordinators can have written markers of transactions that had no record there.
+        While other brokers serve, coordinators can have written markers of transactions that had no record there.
         """
         for name, directory in self.places.items():
             left = {path.name for path in (directory / STAGING).iterdir()}

@@ -225,7 +225,8 @@ def write_checkpoints(log_dir: Path, placed: Mapping[TopicPartition, tuple[Parti
     starts = {(each.topic, each.partition): plan.start for each, (plan, _) in placed.items()}
     for name, values in ((_RECOVERY_POINTS, ends), (_HIGH_WATERMARKS, ends), (_LOG_STARTS, starts)):
         path = log_dir / name
-        offsets = parse_offset_checkpoint(path.read_bytes()) if path.exists() else {}
+        data = path.read_bytes() if path.exists() else b""
+        offsets = parse_offset_checkpoint(data) if data else {}  # a broker makes an empty file first
         write_file(path, encode_offset_checkpoint(offsets | values))
 
 

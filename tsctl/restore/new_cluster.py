@@ -48,7 +48,7 @@ class NewCluster:
         self.reading = KafkaCluster(bootstrap, properties, seed)
         self._seed = seed
         self._properties = properties
-        self._admin = AdminClient({"client.id": "tsctl", "log_level": 0, **properties, "bootstrap.servers": bootstrap})
+        self._client = AdminClient({"client.id": "tsctl", "log_level": 0, **properties, "bootstrap.servers": bootstrap})
 
     def cluster_id(self) -> str:
         """Return Kafka's cluster id.
@@ -174,7 +174,14 @@ class NewCluster:
         self._wait(self._admin.incremental_alter_configs([resource])[resource], about)
 
     def _metadata(self) -> Any:
-        return self._result(lambda: metadata_of(self._admin, self._seed), "metadata")
+        return self._result(lambda: metadata_of(self._client, self._seed), "metadata")
+
+    @property
+    def _admin(self) -> AdminClient:
+        """The client for requests; with a seed it names another broker as controller, as `metadata_of` does."""
+        if self._seed is not None:
+            self._metadata()
+        return self._client
 
     def _wait(self, future: "Future[Any]", about: str, fine: frozenset[int] | set[int] = frozenset()) -> Any:
         return self._result(lambda: future.result(REQUEST_SECONDS), about, fine)

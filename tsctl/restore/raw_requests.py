@@ -28,8 +28,9 @@ from tsctl.restore.transactions import Coordinated
 EARLIEST: Final = -2
 LATEST: Final = -1
 _NO_SUCH_ID: Final = 105  # TRANSACTIONAL_ID_NOT_FOUND: it expired meanwhile
-# Errors that end by themselves: the coordinator loads or moves, the leader moves, the controller moves, a time-out.
-_PASSING: Final = frozenset({5, 6, 7, 14, 15, 16, 41, 51})
+# Errors that end by themselves: a broker does not have the topic yet; the leader, the coordinator or the controller
+# moves or loads; a time-out; another request changes the same transaction.
+_PASSING: Final = frozenset({3, 5, 6, 7, 14, 15, 16, 41, 51})
 _MS: Final = 30_000
 _T = TypeVar("_T")
 

@@ -1,4 +1,4 @@
-"""A cluster that serves other topics while one comes back: what `create` refuses, and the move from the seed.
+"""A cluster that serves other topics while one is restored: what `create` refuses, and the move from the seed.
 
 The seed is a temporary broker. It has all replicas until the files are placed and compared, and no client reaches it.
 So no producer writes into the empty topic, and no serving broker restarts.

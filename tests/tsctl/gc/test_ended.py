@@ -14,6 +14,7 @@ from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import COMMIT_NAME, PartitionKeys, SegmentName
+from ts_common.archive.restored import Restored, RestoredPartition, RestoredTopic
 from ts_common.errors import QueryError, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_common.store.contract import DeleteOutcome
@@ -76,6 +77,42 @@ def test_an_earlier_incarnation_that_is_not_over_stays(archive: MadeArchive) -> 
     collect(archive, keep_last(1, 1))
     collect(archive, keep_last(1, 1))
     assert left(archive, archive.partition("t")) == before
+
+
+def test_the_former_place_of_a_restored_topic_is_not_over(archive: MadeArchive) -> None:
+    """Readers return its records; the policy of the topic applies to them, as if nothing had been deleted."""
+    before = left(archive, archive.partition("t"))
+    restored(archive, archive.keys.cluster)
+    for _ in range(2):
+        collect(archive, over())
+        assert (start_of(archive), left(archive, archive.partition("t"))) == (0, before)
+    retention = keep_last(1, 1)
+    retention.deletes_former = True
+    collect(archive, retention)
+    assert 0 < start_of(archive) <= 40
+
+
+def test_an_incarnation_that_another_cluster_restored_is_over(archive: MadeArchive) -> None:
+    """The same name in the archive of another cluster is another directory; that restore has set a hold here."""
+    restored(archive, "other")
+    collect(archive, over())
+    assert start_of(archive) == 50
+
+
+def test_an_unreadable_record_of_restored_topics_ends_no_incarnation(archive: MadeArchive) -> None:
+    """Any of them can be a former place; the run names the object."""
+    before = left(archive, archive.partition("t"))
+    archive.store.put(archive.keys.restored, b"{")
+    found = collect(archive, over())
+    assert [each.where for each in found.report.skipped] == [archive.keys.restored]
+    assert (start_of(archive), left(archive, archive.partition("t"))) == (0, before)
+
+
+def restored(archive: MadeArchive, cluster: str) -> None:
+    """Record that the newer incarnation continues the older one, of the archive of a cluster."""
+    part = RestoredPartition(50, None, EpochHistory(((0, 0),)), ())
+    topics = {f"t~{NEW}": RestoredTopic(None, cluster, 0, "t", {0: part})}
+    archive.store.put(archive.keys.restored, Restored(1, "a@b", topics).encode())
 
 
 @pytest.mark.parametrize("written", ["commit", "log.start"])

@@ -21,38 +21,39 @@ ORDERS, OTHER, GROUP = "orders", "other", "reports"
 HOMES: Final = ((1, 2), (2, 1))  # of the partitions of both topics
 SEED: Final = 9
 _SECONDS = 90
-_PROPERTIES = {
-    **SMALL_FETCHES,
-    "replica.high.watermark.checkpoint.interval.ms": "500",
-    "offsets.topic.replication.factor": "2",
-    "transaction.state.log.replication.factor": "2",
-}
+_PROPERTIES = {**SMALL_FETCHES, "replica.high.watermark.checkpoint.interval.ms": "500"}
 Key = tuple[str, int, int]
 
 
-def give_listeners(broker: Broker, mode: Mode, *, is_fenced: bool = False) -> None:
-    """Give a broker a listener for brokers; the one for clients of a seed is advertised where no process listens."""
+def give_listeners(broker: Broker, mode: Mode) -> None:
+    """Give a broker a listener for brokers."""
     inside = f"INSIDE://{LOOPBACK}:{free_port()}"
     controller = ",CONTROLLER:PLAINTEXT" if mode == "kraft" else ""
-    clients = f"{LOOPBACK}:{free_port()}" if is_fenced else broker.bootstrap
     broker.properties |= {
         "listeners": f"PLAINTEXT://{broker.bootstrap},{inside}",
-        "advertised.listeners": f"PLAINTEXT://{clients},{inside}",
+        "advertised.listeners": f"PLAINTEXT://{broker.bootstrap},{inside}",
         "inter.broker.listener.name": "INSIDE",
         "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT{controller}",
     }
 
 
+def fence(seed: Broker) -> None:
+    """Advertise the listener for clients where no process listens."""
+    listeners = seed.properties["listeners"]
+    seed.properties["advertised.listeners"] = listeners.replace(seed.bootstrap, f"{LOOPBACK}:{free_port()}")
+
+
 @contextmanager
-def serving_cluster(mode: Mode, *, s3: bool = True) -> Iterator[LocalCluster]:
-    """Start two brokers with a listener of their own."""
+def serving_cluster(mode: Mode, brokers: int = 2, *, s3: bool = True) -> Iterator[LocalCluster]:
+    """Start brokers with a listener of their own."""
+    internal = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
     cluster = LocalCluster(
-        2,
+        brokers,
         mode=mode,
         own_controller=mode == "kraft",
         s3=s3,
         buckets=[BUCKET] if s3 else [],
-        properties=_PROPERTIES,
+        properties={**_PROPERTIES, **dict.fromkeys(internal, str(brokers))},
         name="serving",
     )
     for broker in cluster.brokers.values():
@@ -63,7 +64,7 @@ def serving_cluster(mode: Mode, *, s3: bool = True) -> Iterator[LocalCluster]:
 
 @contextmanager
 def seed_of(cluster: LocalCluster, mode: Mode, *, is_fenced: bool = True) -> Iterator[Broker]:
-    """Start a seed beside a cluster, of which the helpers of `LocalCluster` see nothing."""
+    """Start a seed next to a cluster. The helpers of `LocalCluster` do not see it."""
     directory = cluster.directory / "seed"
     seed: Broker
     if mode == "kraft":
@@ -73,7 +74,9 @@ def seed_of(cluster: LocalCluster, mode: Mode, *, is_fenced: bool = True) -> Ite
     else:
         assert cluster.zookeeper is not None
         seed = ZooKeeperBroker(SEED, directory, cluster.logs, cluster.zookeeper, _PROPERTIES, 2)
-    give_listeners(seed, mode, is_fenced=is_fenced)
+    give_listeners(seed, mode)
+    if is_fenced:
+        fence(seed)
     seed.start()
     try:
         yield seed

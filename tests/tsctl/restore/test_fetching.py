@@ -22,6 +22,7 @@ from tsctl.restore.chain import read_batches
 from tsctl.restore.documents import PartitionPlan, Staged
 from tsctl.restore.fetching import PartitionFetch
 from tsctl.restore.planning import Planned, end_transactions, plan_partition
+from tsctl.restore.transactions import Coordinated
 
 TIME = 1_700_000_000_000
 FILES = Callable[[], dict[str, bytes]]
@@ -157,6 +158,49 @@ def test_an_open_transaction_is_aborted_at_the_end(archive: MadeArchive, tmp_pat
     assert (plan.ended, state.end) == ((Ended(7, 3, 2, Outcome.ABORT),), 10)
     assert markers(files[f"{9:020d}.log"]) == [(9, 7, 3, 0)]
     assert read_transaction_index(files[f"{9:020d}.txnindex"]) == (AbortedTransaction(7, 2, 9, 10),)
+
+
+def test_a_transaction_that_is_left_open_has_no_marker_and_kafka_recovers_its_segments(
+    archive: MadeArchive, tmp_path: Path
+) -> None:
+    """Its coordinator may end it later: without `.index` from its first segment on, Kafka tracks it."""
+    archive.put_segment("t", 0, batches(*steps(0, 50)))
+    archive.put_segment("t", 50, data(50, 7) + batches(*steps(51, 100)))
+    archive.put_segment("t", 100, batches(*steps(100, 150)))
+    archive.commit("t", 150, highest_base=100, last_stable_offset=50)
+    found = planned(archive)
+    plan = found.finished([9], end_transactions([found], [])[found.keys.partition], [1, 2])
+    state, files = fetched(archive, plan, tmp_path / "t-0")
+    assert ([one.first_offset for one in plan.left_open], plan.ended, state.end) == ([50], (), 150)
+    assert {int(name[:20]) for name in files if name.endswith(".index")} == {0}
+    assert {int(name[:20]) for name in files if name.endswith(".log")} == {0, 50, 100, 150}
+    assert not any(markers(log) for name, log in files.items() if name.endswith(".log"))
+    assert "left open" in plan.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "start", "outcome"),
+    [
+        ("CompleteCommit", 3, 900, Outcome.COMMIT),
+        ("CompleteAbort", 4, 1000, Outcome.ABORT),
+        ("CompleteCommit", 3, 1001, None),  # a later transaction of the same producer
+        ("CompleteCommit", 5, 900, None),
+        ("CompleteCommit", 2, 900, None),
+        ("Ongoing", 3, 900, None),
+        ("Empty", 4, 900, None),
+    ],
+)
+def test_the_coordinator_gives_the_outcome_of_an_open_transaction(
+    archive: MadeArchive, state: str, epoch: int, start: int, outcome: Outcome | None
+) -> None:
+    """Of this transaction: not of a later one of its producer, whose outcome can be another."""
+    archive.put_segment("t", 0, data(0, 7, time=1000))
+    archive.commit("t", 1, last_stable_offset=0)
+    found = planned(archive)
+    known = [Coordinated("app", 7, epoch, state, start, frozenset())]
+    ended = end_transactions([found], known)[TopicPartition("t", 0)]
+    assert ended == ([] if outcome is None else [Ended(7, 3, 0, outcome)])
+    assert len(found.finished([9], ended).left_open) == (outcome is None)
 
 
 def test_a_transaction_that_a_hole_cuts_is_aborted_there(archive: MadeArchive, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.common.log_format.build import marker
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.restore.test_fetching import fetched, plan_of
 from ts_common.errors import CorruptData, OperatorError, QueryError
@@ -26,6 +27,7 @@ from tsctl.restore.documents import (
     GroupsPlan,
     RestoreDirectory,
     RestorePlan,
+    Seed,
     TopicPlan,
 )
 from tsctl.restore.host_run import HostRun
@@ -53,6 +55,7 @@ class Broker:
             (each / "meta.properties").write_text("version=1\n")
             (each / ".kafka_cleanshutdown").touch()
             (each / "recovery-point-offset-checkpoint").write_bytes(encode_offset_checkpoint({("other", 1): 5}))
+            (each / "log-start-offset-checkpoint").touch()  # as a broker without a log leaves it
         self.partition = self.log_dirs[1] / "t-0"
         self.partition.mkdir()
         (self.partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
@@ -296,3 +299,23 @@ def test_another_user_than_the_brokers_is_refused(brokers: list[Broker], monkeyp
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(OperatorError, match="run the command as the broker's user"):
         _ = brokers[0].run
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_only_a_seed_may_have_markers_in_its_empty_log(brokers: list[Broker], is_beside: bool) -> None:
+    """A transaction added the partition, and ended without a record; a record is refused."""
+    for broker in brokers:
+        broker.record()
+    broker, plan = brokers[0], RestoreDirectory(brokers[0].restore).plan
+    replace(plan, seed=Seed(1, "h:9092") if is_beside else None).save(broker.restore / "plan.json")
+    log = broker.partition / f"{0:020d}.log"
+    log.write_bytes(marker(0, 7, 0) + batches((1, 2)))
+    with pytest.raises(QueryError, match="records of t-0 are there"):
+        broker.run.place()
+    log.write_bytes(marker(0, 7, 0))
+    if is_beside:
+        broker.run.place()
+        assert {name: each for name, each in broker.found.items() if name != "partition.metadata"} == broker.files
+    else:
+        with pytest.raises(QueryError, match="records of t-0 are there"):
+            broker.run.place()

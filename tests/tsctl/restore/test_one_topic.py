@@ -1,4 +1,4 @@
-"""One deleted topic comes back beside running brokers, by a seed."""
+"""One deleted topic is restored by a seed, while the brokers serve the others."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +8,8 @@ import pytest
 from dev.local.kafka.cluster import LocalCluster, Mode, wait_for
 from dev.local.oracle import OracleRecord, dump
 from tests.archive import record_of
+from tests.common.log_format.build import TRANSACTIONAL, batch
+from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.restore.lost import LEVELS
 from tests.tsctl.restore.serving import (
     GROUP,
@@ -18,6 +20,7 @@ from tests.tsctl.restore.serving import (
     Applications,
     Key,
     agents_of,
+    fence,
     put_snapshots,
     seed_of,
     serving_cluster,
@@ -27,8 +30,10 @@ from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
+from ts_common.archive.restored import Restored
 from ts_common.model import TopicPartition
 from ts_reader import Archive as Reader
+from tsctl.restore.new_cluster import NewCluster
 from tsctl.verify.kafka_cluster import KafkaCluster
 
 _SECONDS = 120
@@ -40,9 +45,90 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     return runner(capfd)
 
 
+def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: Path) -> None:
+    """Each step can be repeated, losses are refused, and Kafka tracks a transaction that is left open."""
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("t", 5, batches(*steps(5, 95)))
+    opened = batch(95, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=3)
+    archive.put_segment("t", 95, opened + batches(*steps(96, 156)))
+    archive.commit("t", 156, log_start=5, highest_base=95, last_stable_offset=95)
+    archive.put_incarnations("t", "A" * 22)
+    directory, wanted = tmp_path / "restore", tmp_path / "configurations.json"
+    wanted.write_text('{"t":{"retention.ms":"-1"}}')
+
+    def tried(name: str, *arguments: object) -> Ended:
+        return run("restore", name, directory, *arguments)
+
+    def step(name: str, *arguments: object) -> Ended:
+        found = tried(name, *arguments)
+        assert found.code == 0, (name, found)
+        return found
+
+    def refused(text: str, name: str, *arguments: object) -> None:
+        found = tried(name, *arguments)
+        assert (found.code, text in found.err) == (2, True), (name, found)
+
+    named = ("--url", archive.location, "--cluster", "prod", "--entropy-bits", "0")
+    with serving_cluster("kraft", brokers=1, s3=False) as cluster:
+        brokers = ("--bootstrap-server", cluster.bootstrap)
+        cluster.create_topic("t")
+        producer = cluster.producer({"transactional.id": "app", "transaction.timeout.ms": 600_000})
+        producer.init_transactions(_SECONDS)
+        producer.begin_transaction()
+        producer.produce("t", b"open")
+        producer.flush(_SECONDS)
+        cluster.delete_topic("t")
+        with seed_of(cluster, "kraft", is_fenced=False) as seed:
+            chosen = (
+                "--brokers",
+                "1",
+                "--replication-factor",
+                "1",
+                "--seed",
+                f"{SEED}@{seed.bootstrap}",
+                "--configurations",
+                wanted,
+            )
+            refused("the transaction of app is Ongoing and names t", "plan", "t", *chosen, *brokers, *named)
+            producer.abort_transaction(_SECONDS)
+            step("plan", "t", *chosen, *brokers, *named)
+            refused("broker 9 accepts clients", "create", *brokers, *named)
+            fence(seed)
+            seed.restart()
+            on = ("--server-properties", seed.server_properties)
+            for _ in range(2):
+                step("create", *brokers, *named)
+            for _ in range(2):
+                step("fetch", *on, *named)
+            refused("broker 9 runs", "place", *on)
+            seed.stop()
+            for _ in range(2):
+                step("place", *on)
+            step("check", *on)
+            seed.start()
+            NewCluster(cluster.bootstrap, {}, SEED).create("late", [[SEED]], {})
+            refused("broker 9 has other replicas: late-0", "move", *brokers)
+            cluster.delete_topic("late")
+            found = step("move", *brokers, "--throttle", "50")
+            assert f"broker {SEED} has no replica: stop it" in found.out
+            refused("t-0 exists on brokers [1]", "create", *brokers, *named)
+        step("finish", *brokers, "--configurations")
+        kafka = KafkaCluster(cluster.bootstrap, {}, SEED)
+        topic_id = kafka.topics()["t"].topic_id
+        t0 = TopicPartition("t", 0)
+        assert kafka.bounds([t0]) == {t0: (5, 156)}
+        offsets = {level: [each.offset for each in kafka.records(t0, 5, 156, level)] for level in LEVELS}
+        assert offsets == {"read_uncommitted": [*range(5, 156)], "read_committed": [*range(5, 95)]}
+        settings = kafka.settings(["t"])["t"]
+        assert settings["follower.replication.throttled.replicas"] == ""
+        record = Restored.read(archive.store, archive.keys.restored)
+        assert record is not None
+        assert record.topics.keys() == {f"t~{topic_id}"}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
-def test_a_topic_deleted_under_load_comes_back_beside_its_applications(
+def test_a_topic_deleted_under_load_is_restored_while_its_applications_run(
     mode: Mode, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records have their offsets on both replicas, nothing acknowledged is lost, and the archive has no hole."""

@@ -1,0 +1,63 @@
+"""What a plan has from snapshots of metadata, if the cluster has deleted the topic since."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.made_archive import MadeArchive
+from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
+from ts_common.model import TopicPartition
+from tsctl.restore.plan_making import Snapshots
+
+NOW = 1_700_000_000_000 // HOUR * HOUR
+T, U = TopicPartition("t", 0), TopicPartition("u", 0)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    return MadeArchive(tmp_path / "archive")
+
+
+def put_topics(archive: MadeArchive, at: int, **factors: int) -> None:
+    """Put a snapshot with topics of one partition, by their replication factors."""
+    topics = {name: Topic(None, (tuple(range(1, factor + 1)),), {}) for name, factor in factors.items()}
+    ClusterSnapshot(at, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, at // MINUTE * MINUTE)
+
+
+def put_groups(archive: MadeArchive, at: int, **groups: dict[TopicPartition, int]) -> None:
+    """Put a snapshot with offsets of groups."""
+    offsets = {
+        name: {each: GroupOffset(offset, 0, "") for each, offset in held.items()} for name, held in groups.items()
+    }
+    GroupsSnapshot(at, offsets).put(archive.store, archive.keys, at // FIVE_MINUTES * FIVE_MINUTES)
+
+
+def of_deleted(archive: MadeArchive, *topics: str) -> Snapshots:
+    return Snapshots.of_deleted([archive.store], archive.keys, NOW, set(topics))
+
+
+def test_each_topic_is_as_the_newest_snapshot_that_names_it(archive: MadeArchive) -> None:
+    """Later snapshots lack it: the newest one of all has neither its replicas nor its configurations."""
+    put_topics(archive, NOW - 5 * HOUR, t=1, u=1)
+    put_topics(archive, NOW - 4 * HOUR, t=2, u=1)
+    put_topics(archive, NOW - 3 * HOUR, u=2)
+    put_topics(archive, NOW - 2 * HOUR, v=2)
+    found = of_deleted(archive, "t", "u").cluster
+    assert found is not None
+    assert {name: each.replication_factor for name, each in found.topics.items()} == {"t": 2, "u": 2}
+    assert of_deleted(archive, "never").cluster is None
+
+
+def test_offsets_that_kafka_deleted_with_the_topic_are_found(archive: MadeArchive) -> None:
+    """Kafka deletes one group after the other, so a snapshot in between lacks some; those of long ago do not count."""
+    put_topics(archive, NOW - 4 * HOUR, t=1)
+    put_topics(archive, NOW - 3 * HOUR, v=1)
+    put_groups(archive, NOW - 6 * HOUR, ancient={T: 1})
+    put_groups(archive, NOW - 4 * HOUR, one={T: 10}, two={T: 20, U: 5})
+    put_groups(archive, NOW - 4 * HOUR + FIVE_MINUTES, one={T: 11}, two={T: 21})
+    put_groups(archive, NOW - 4 * HOUR + 2 * FIVE_MINUTES, two={T: 22})
+    put_groups(archive, NOW - 3 * HOUR, two={U: 6})
+    found = of_deleted(archive, "t").groups
+    assert found is not None
+    offsets = {name: {each: held.offset for each, held in group.items()} for name, group in found.groups.items()}
+    assert offsets == {"one": {T: 11}, "two": {T: 22}}

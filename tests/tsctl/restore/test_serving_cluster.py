@@ -1,0 +1,86 @@
+"""What `create` refuses while a cluster serves: each of it would lose records, or restore wrong ones."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.tsctl.restore.test_loss import part
+from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
+from tsctl.restore.documents import GroupsPlan, RestorePlan, Seed, TopicPlan
+from tsctl.restore.serving_cluster import Serving, check_serving, check_transactions
+from tsctl.restore.transactions import Coordinated
+
+SEED = Seed(9, "seed:9092")
+T0 = TopicPartition("t", 0)
+PART = replace(part(0, 10), replicas=(9,), homes=(1, 2))
+PLAN = RestorePlan(
+    "p",
+    1,
+    "prod",
+    (),
+    None,
+    {"t": TopicPlan("t", {0: PART}, {})},
+    GroupsPlan("none", None, {"g": {T0: 3}}),
+    (),
+    (),
+    SEED,
+)
+GOOD = Serving(
+    {1: "a:1", 2: "b:1", 9: "c:1"},
+    {TopicPartition("other", 0): [1, 2]},
+    [Coordinated("app", 7, 0, "Ongoing", 1, frozenset({"other"}))],
+    {"g": []},
+    is_fenced=True,
+)
+
+
+def test_a_serving_cluster_with_an_empty_seed_is_accepted() -> None:
+    """Also if a killed `create` has made the topic there, and if a transaction that named it has ended."""
+    check_serving(PLAN, SEED, GOOD)
+    check_serving(PLAN, SEED, replace(GOOD, replicas={T0: [9]}))
+    for state in ("CompleteCommit", "CompleteAbort", "Empty"):
+        check_serving(PLAN, SEED, replace(GOOD, coordinated=[Coordinated("a", 7, 0, state, 1, frozenset({"t"}))]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"brokers": {1: "a:1", 2: "b:1"}}, "broker 9 is not registered"),
+        ({"brokers": {1: "a:1", 9: "c:1"}}, "broker 2 is not registered"),
+        ({"replicas": {TopicPartition("other", 1): [2, 9]}}, "broker 9 has replicas of other-1"),
+        ({"replicas": {T0: [1, 2]}}, r"t-0 exists on brokers \[1, 2\]"),
+        ({"replicas": {T0: [9, 1]}}, r"t-0 exists on brokers \[9, 1\]"),
+        ({"is_fenced": False}, "broker 9 accepts clients at c:1"),
+        ({"members": {"g": ["reports-1"]}}, r"group g has members \(reports-1\)"),
+        (
+            {"coordinated": [Coordinated("app", 7, 0, "Ongoing", 1, frozenset({"t", "other"}))]},
+            "the transaction of app is Ongoing and names t",
+        ),
+        (
+            {"coordinated": [Coordinated("app", 7, 0, "PrepareAbort", 1, frozenset({"t"}))]},
+            "the transaction of app is PrepareAbort and names t",
+        ),
+    ],
+)
+def test_what_would_lose_records_is_refused(changed: dict[str, Any], text: str) -> None:
+    """One sentence names the thing and the way out; nothing is created."""
+    with pytest.raises(QueryError, match=f"{text}.*Nothing was created"):
+        check_serving(PLAN, SEED, replace(GOOD, **changed))
+
+
+def test_all_reasons_are_in_one_message() -> None:
+    """An operator at night repeats the command once."""
+    with pytest.raises(QueryError, match=r"other-0.*accepts clients.*group g"):
+        check_serving(
+            PLAN,
+            SEED,
+            replace(GOOD, replicas={TopicPartition("other", 0): [9]}, is_fenced=False, members={"g": ["reports-1"]}),
+        )
+
+
+def test_no_plan_is_made_while_a_transaction_names_the_topic() -> None:
+    """Its outcome is not known yet, and would be missing in the plan."""
+    with pytest.raises(QueryError, match="the transaction of app is Ongoing and names t"):
+        check_transactions([Coordinated("app", 7, 0, "Ongoing", 1, frozenset({"t"}))], {"t": None})
