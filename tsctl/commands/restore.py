@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.json_objects import parse_fields
 from ts_common.model import TopicPartition
@@ -17,7 +18,8 @@ from ts_common.store.wrappers.bandwidth import Allowance
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.query.timestamps import milliseconds_of
-from tsctl.archive_options import ArchiveOptions, JsonOption, OpenArchive, TopicsArgument, open_archive
+from ts_reader.reading.incarnation_option import NEWEST
+from tsctl.archive_options import ArchiveOptions, HeldTopic, JsonOption, OpenArchive, TopicsArgument, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
@@ -33,6 +35,7 @@ from tsctl.restore.plan_making import Snapshots, Wanted, make_plan
 from tsctl.restore.planning import INTERNAL
 from tsctl.restore.texts import plan_text
 from tsctl.restore.transactions import Coordinated
+from tsctl.scan_options import IncarnationOption
 from tsctl.verify.run import CommandConfigOption
 
 if TYPE_CHECKING:
@@ -77,10 +80,14 @@ def plan(
         str | None,
         typer.Option(
             "--seed",
-            help="A temporary broker for topics that were deleted while others are served, and where this host reaches it.",
+            help="A temporary broker for deleted topics of a running cluster, and its address for this host.",
             metavar="ID@HOST:PORT",
         ),
     ] = None,
+    abort_open: Annotated[
+        bool, typer.Option("--abort-open", help="With --seed: abort open transactions whose outcome is unknown.")
+    ] = False,
+    incarnation: IncarnationOption = NEWEST,
     bootstrap_server: Annotated[
         str | None, typer.Option("--bootstrap-server", help="With --seed: the running brokers.")
     ] = None,
@@ -100,18 +107,18 @@ def plan(
     """Write the plan of a restore: read it, and approve it by the next step. Exit code 1: records are lost."""
     output = Output(as_json)
     wanted = wanted_of(brokers, replication_factor, at, end or (), configurations, seed)
+    wanted = replace(wanted, aborts_open=abort_open or wanted.seed is None, incarnation=incarnation)
     if (wanted.seed is None) is not (bootstrap_server is None) or (wanted.seed is not None and not topics):
         raise ConfigurationError(SOURCE, ["--seed: --bootstrap-server and the names of topics are expected with it"])
     path = RestoreDirectory.plan_file(directory)
     if path.exists():
         raise QueryError(f"{path}: exists; a plan is not changed. Use another directory, or remove this one")
     with open_archive(given.name(), output.warn) as archive:
-        coordinated = None
+        coordinated: tuple[Coordinated, ...] = ()
         if wanted.seed is not None and bootstrap_server is not None:
-            from tsctl.restore.serving_cluster import check_transactions, read_coordinated  # noqa: PLC0415  (librdkafka)
+            from tsctl.restore.serving_cluster import read_coordinated  # noqa: PLC0415  (librdkafka)
 
             coordinated = read_coordinated(_new_cluster(bootstrap_server, command_config, wanted.seed), wanted.seed)
-            check_transactions(coordinated, dict.fromkeys(topics or ()))
         made = plan_archive(given, archive, topics or (), wanted, output, coordinated)
     text = "\n".join(plan_text(made, rate, now_ms()))
     directory.mkdir(parents=True, exist_ok=True)
@@ -300,7 +307,7 @@ def plan_archive(
     topics: Sequence[str],
     wanted: Wanted,
     output: Output,
-    coordinated: Iterable[Coordinated] | None = None,
+    coordinated: Sequence[Coordinated] = (),
 ) -> RestorePlan:
     """Return the plan for topics of an open archive; without topics for all but Kafka's own.
 
@@ -310,13 +317,13 @@ def plan_archive(
     Raises:
         Others: as `OpenArchive.topics`, `Snapshots.read` and `make_plan`.
     """
-    held = [entry for entry in archive.topics(topics) if entry.topic.name not in INTERNAL]
-    names = {entry.topic.name for entry in held}
-    snapshots = (
-        Snapshots.read(archive.stores, archive.keys, wanted.at)
-        if wanted.seed is None
-        else Snapshots.of_deleted(archive.stores, archive.keys, wanted.at, names)
-    )
+    found = archive.topics(topics, incarnation=wanted.incarnation)
+    held = [entry for entry in found if entry.topic.name not in INTERNAL]
+    if wanted.seed is None:
+        snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
+    else:
+        ids = {entry.topic.name: _ids(entry, archive) for entry in held}
+        snapshots = Snapshots.of_deleted(archive.stores, archive.keys, wanted.at, ids)
     committed: Commits = {}
     if OFFSETS_TOPIC in archive.known_names():
         (offsets,) = archive.topics((OFFSETS_TOPIC,))
@@ -326,6 +333,11 @@ def plan_archive(
     if topics or snapshots.cluster is None:
         return made
     return replace(made, absent=tuple(sorted(snapshots.cluster.topics.keys() - made.topics.keys() - INTERNAL)))
+
+
+def _ids(entry: HeldTopic, archive: OpenArchive) -> set[str]:
+    known, _ = read_incarnations(entry.store, archive.keys, entry.topic.name)
+    return {each.topic_id for each in known.entries if each.directory == entry.topic.directory}
 
 
 def wanted_of(

@@ -13,6 +13,7 @@ from ts_common.archive.snapshots import Topic as SnapshotTopic
 from ts_common.errors import CorruptData, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import HeldTopic
 from tsctl.restore.commands_for import commands_of
@@ -20,10 +21,11 @@ from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, Seed
 from tsctl.restore.exactly_once import group_notes
 from tsctl.restore.groups import Commits, newest_commits, plan_groups
 from tsctl.restore.planning import Planned, end_transactions, new_plan_id, plan_partition, replicas_of
-from tsctl.restore.transactions import Coordinated
+from tsctl.restore.transactions import Coordinated, naming
 from tsctl.snapshots import snapshot_at
 
 _Snapshot = TypeVar("_Snapshot", bound=Snapshot)
+_MOST_NAMED: Final = 10
 _EMPTY: Final = PartitionPlan(
     start=0,
     end=0,
@@ -50,6 +52,8 @@ class Wanted:
         factor: replication factor; None for the snapshot's.
         configurations: by topic; they count instead of the snapshot's.
         seed: gets all replicas until they are moved to `brokers`; None if all brokers are new.
+        aborts_open: as `aborts` of `end_transactions`.
+        incarnation: of the topics, as in `OpenArchive.topics`.
     """
 
     at: int | None
@@ -58,6 +62,8 @@ class Wanted:
     factor: int | None
     configurations: Mapping[str, Mapping[str, str]]
     seed: Seed | None = None
+    aborts_open: bool = True
+    incarnation: str = NEWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +94,15 @@ class Snapshots:
 
     @classmethod
     def of_deleted(
-        cls, stores: Iterable[ObjectStore], keys: ClusterKeys, at: int | None, topics: Collection[str]
+        cls, stores: Iterable[ObjectStore], keys: ClusterKeys, at: int | None, topics: Mapping[str, Collection[str]]
     ) -> "Snapshots":
         """Return what snapshots have of topics that the cluster may have deleted since.
 
-        Each topic is as the newest snapshot that names it has it. Kafka deletes the offsets of groups with a topic, one
-        group after the other. So each is the newest of the hour before the topic was seen last.
+        Each topic is as in the newest snapshot that has one of its topic ids. Kafka deletes the offsets of groups with
+        a topic, one group after the other. So each is the newest of the hour before the topic was seen last.
+
+        Args:
+            topics: topic ids by name; empty if unknown, so that any counts.
 
         Raises:
             NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `Snapshot.load`.
@@ -104,7 +113,11 @@ class Snapshots:
         times: list[int] = []
         for store in stores:
             for snapshot in _newest_first(ClusterSnapshot, store, keys, 0, until, notes):
-                new = {name: snapshot.topics[name] for name in snapshot.topics.keys() & topics - found.keys()}
+                new = {
+                    name: each
+                    for name, each in snapshot.topics.items()
+                    if name in topics and name not in found and _is_one_of(each.id, topics[name])
+                }
                 found |= new
                 if new:
                     last = snapshot.time
@@ -120,6 +133,10 @@ class Snapshots:
                             groups.setdefault(group, {}).setdefault(partition, offset)
         cluster = ClusterSnapshot(last, 0, None, found, {}, (), (), ()) if found else None
         return cls(cluster, GroupsSnapshot(max(times), groups) if times else None, tuple(notes))
+
+
+def _is_one_of(topic_id: str | None, known: Collection[str]) -> bool:
+    return topic_id in known or topic_id is None or not known
 
 
 def _newest_first(
@@ -142,7 +159,7 @@ def make_plan(
     committed: Commits,
     cluster: str,
     locations: Sequence[str],
-    coordinated: Iterable[Coordinated] | None = None,
+    coordinated: Sequence[Coordinated] = (),
 ) -> RestorePlan:
     """Return the plan.
 
@@ -152,9 +169,11 @@ def make_plan(
         coordinated: as in `end_transactions`.
 
     Raises:
-        QueryError: the choice does not fit the archive.
+        QueryError: the choice does not fit the archive, or a transaction that has not ended names a topic.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
     """
+    if unended := [*naming(coordinated, {entry.topic.name for entry in topics})]:
+        raise QueryError(". ".join(unended[:_MOST_NAMED]))
     catalogs = [(entry, catalog) for entry in topics for catalog in entry.topic.partitions]
     unknown = wanted.ends.keys() - {catalog.keys.partition for _, catalog in catalogs}
     if unknown:
@@ -163,7 +182,7 @@ def make_plan(
         lambda found: plan_partition(found[0].store, found[1], wanted.at, wanted.ends.get(found[1].keys.partition)),
         catalogs,
     )
-    ended = end_transactions(planned, coordinated)
+    ended = end_transactions(planned, coordinated, aborts=wanted.aborts_open)
     by_partition = {part.keys.partition: part for part in planned}
     known = {} if snapshots.cluster is None else snapshots.cluster.topics
     plans = {}

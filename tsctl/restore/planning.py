@@ -122,7 +122,7 @@ def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None
 
 
 def end_transactions(
-    parts: Sequence[Planned], coordinated: Iterable[Coordinated] | None = None
+    parts: Sequence[Planned], coordinated: Iterable[Coordinated] = (), *, aborts: bool = True
 ) -> dict[TopicPartition, list[Ended]]:
     """Return the ends of the transactions that are open at the end of each partition.
 
@@ -132,19 +132,22 @@ def end_transactions(
     markers of this one.
 
     Args:
-        coordinated: what the coordinators of the running cluster describe; None if the cluster is lost.
+        coordinated: what the coordinators of a running cluster describe.
+        aborts: whether a transaction without an outcome is aborted, and not left open.
     """
     wanted = {one.producer_id for part in parts for one in part.still_open}
     if not wanted:
         return {part.keys.partition: [] for part in parts}
     since = min(one.time for part in parts for one in part.still_open)
     markers = [marker for part in parts for marker in markers_of(part, since, wanted)]
-    known = None if coordinated is None else {each.producer_id: each for each in coordinated}
+    known = {each.producer_id: each for each in coordinated}
     found: dict[TopicPartition, list[Ended]] = {}
     for part in parts:
         found[part.keys.partition] = ended = []
         for one in part.still_open:
             outcome, why = _end_of(one, part.keys.partition, markers, known)
+            if outcome is None and aborts:
+                outcome = Outcome.ABORT
             if outcome is not None:
                 ended.append(Ended(one.producer_id, one.producer_epoch, one.first_offset, outcome))
             part.notes.append(
@@ -158,18 +161,15 @@ def _end_of(
     one: OpenTransaction,
     partition: TopicPartition,
     markers: Iterable["Marker"],
-    known: Mapping[int, Coordinated] | None,
+    known: Mapping[int, Coordinated],
 ) -> tuple[Outcome | None, str]:
-    """Return the end of a transaction, and why; None to leave it open."""
+    """Return the end of a transaction, and why; None if it is unknown."""
     if (marker := _true_end(one, partition, markers)) is not None:
         return marker.outcome, f"as in {marker.partition}"
-    if known is None:
-        return Outcome.ABORT, "no restored partition has its marker"
     coordinated = known.get(one.producer_id)
-    outcome = None if coordinated is None else coordinated.outcome_of(one)
-    if coordinated is None or outcome is None:
-        return None, "no restored partition has its marker, and its coordinator has no outcome of it"
-    return outcome, f"as its coordinator has of {coordinated.transactional_id}"
+    if coordinated is not None and (outcome := coordinated.outcome_of(one)) is not None:
+        return outcome, f"as its coordinator has of {coordinated.transactional_id}"
+    return None, "no restored partition has its marker" + (", nor its coordinator its outcome" if known else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from ts_common.model import TopicPartition
 from tsctl.restore.documents import Created, RestorePlan, Seed
 from tsctl.restore.new_cluster import NewCluster, check_offsets, retried
 from tsctl.restore.raw_requests import list_transactions, reassign
-from tsctl.restore.transactions import Coordinated
+from tsctl.restore.transactions import Coordinated, naming
 
 RATE: Final = "follower.replication.throttled.rate"  # of a broker, bytes per second
 _THROTTLED: Final = "follower.replication.throttled.replicas"  # of a topic
 _UNSET: Final = frozenset({None, "", str((1 << 63) - 1)})  # values of `RATE` without a throttle
-_ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _FENCE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 1.0
 _MOST: Final = 10  # names in a message
@@ -75,16 +74,6 @@ def read_coordinated(cluster: NewCluster, seed: Seed) -> tuple[Coordinated, ...]
     return tuple(found)
 
 
-def check_transactions(coordinated: Sequence[Coordinated], topics: Mapping[str, object]) -> None:
-    """Check that no transaction names one of some topics.
-
-    Raises:
-        QueryError: one does.
-    """
-    if found := [*_naming(coordinated, topics)]:
-        raise QueryError(". ".join(found[:_MOST]))
-
-
 def check_serving(plan: RestorePlan, seed: Seed, found: Serving) -> None:
     """Check that topics can be created on the seed.
 
@@ -118,21 +107,12 @@ def _problems(plan: RestorePlan, seed: Seed, found: Serving) -> Iterator[str]:
             f"broker {seed.broker} accepts clients at {found.brokers[seed.broker]}: producers would write into the "
             "empty topic; set its advertised.listeners to an address where no process listens, and restart it"
         )
-    yield from _naming(found.coordinated, plan.topics)
+    yield from naming(found.coordinated, plan.topics)
     for group, members in found.members.items():
         if members:
             yield (
                 f"group {group} has members ({', '.join(members[:_MOST])}), so its offsets cannot be set: stop its "
                 "consumers until this command has ended"
-            )
-
-
-def _naming(coordinated: Sequence[Coordinated], topics: Mapping[str, object]) -> Iterator[str]:
-    for each in coordinated:
-        if each.state not in _ENDED and (named := sorted(each.topics & topics.keys())):
-            yield (
-                f"the transaction of {each.transactional_id} is {each.state} and names {', '.join(named)}: let its "
-                "application end it, or wait for its transaction.timeout.ms; then repeat the command"
             )
 
 
@@ -188,8 +168,8 @@ def _throttle(cluster: NewCluster, plan: RestorePlan, brokers: Sequence[int], ra
         found = cluster.setting_of_broker(broker, RATE)
         if found not in _UNSET | {wanted}:
             raise QueryError(
-                f"broker {broker}: {RATE}={found} is set, and this command would remove it at its end; wait for the "
-                "other reassignment, or remove it with kafka-configs.sh"
+                f"broker {broker}: {RATE}={found} is set, and this command would remove it at its end; repeat it "
+                "with the same --throttle, or wait for the other reassignment"
             )
     if rate is not None:
         for topic in plan.topics:

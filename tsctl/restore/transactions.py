@@ -3,7 +3,7 @@
 A transaction begins with a producer's first transactional batch after its last marker, and ends with its next marker.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -14,6 +14,7 @@ from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 
 MAX_PRODUCER_EPOCH: Final = (1 << 15) - 1
+_ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})  # states of a coordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,16 @@ class Coordinated:
         if self.producer_epoch not in {one.producer_epoch, one.producer_epoch + 1} or self.start > one.time:
             return None
         return {"CompleteCommit": Outcome.COMMIT, "CompleteAbort": Outcome.ABORT}.get(self.state)
+
+
+def naming(coordinated: Iterable[Coordinated], topics: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each transaction that has not ended and names one of some topics."""
+    for each in coordinated:
+        if each.state not in _ENDED and (named := sorted(each.topics & set(topics))):
+            yield (
+                f"the transaction of {each.transactional_id} is {each.state} and names {', '.join(named)}: let its "
+                "application end it, or wait for its transaction.timeout.ms; then repeat the command"
+            )
 
 
 class Transactions:

@@ -169,7 +169,7 @@ def test_a_transaction_that_is_left_open_has_no_marker_and_kafka_recovers_its_se
     archive.put_segment("t", 100, batches(*steps(100, 150)))
     archive.commit("t", 150, highest_base=100, last_stable_offset=50)
     found = planned(archive)
-    plan = found.finished([9], end_transactions([found], [])[found.keys.partition], [1, 2])
+    plan = found.finished([9], end_transactions([found], aborts=False)[found.keys.partition], [1, 2])
     state, files = fetched(archive, plan, tmp_path / "t-0")
     assert ([one.first_offset for one in plan.left_open], plan.ended, state.end) == ([50], (), 150)
     assert {int(name[:20]) for name in files if name.endswith(".index")} == {0}
@@ -198,9 +198,11 @@ def test_the_coordinator_gives_the_outcome_of_an_open_transaction(
     archive.commit("t", 1, last_stable_offset=0)
     found = planned(archive)
     known = [Coordinated("app", 7, epoch, state, start, frozenset())]
-    ended = end_transactions([found], known)[TopicPartition("t", 0)]
+    ended = end_transactions([found], known, aborts=False)[TopicPartition("t", 0)]
     assert ended == ([] if outcome is None else [Ended(7, 3, 0, outcome)])
     assert len(found.finished([9], ended).left_open) == (outcome is None)
+    ended = end_transactions([found], known)[TopicPartition("t", 0)]
+    assert ended == [Ended(7, 3, 0, outcome or Outcome.ABORT)]
 
 
 def test_a_transaction_that_a_hole_cuts_is_aborted_there(archive: MadeArchive, tmp_path: Path) -> None:

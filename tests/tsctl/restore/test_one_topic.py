@@ -34,6 +34,7 @@ from ts_common.archive.restored import Restored
 from ts_common.model import TopicPartition
 from ts_reader import Archive as Reader
 from tsctl.restore.new_cluster import NewCluster
+from tsctl.restore.serving_cluster import RATE
 from tsctl.verify.kafka_cluster import KafkaCluster
 
 _SECONDS = 120
@@ -109,6 +110,10 @@ def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: P
             NewCluster(cluster.bootstrap, {}, SEED).create("late", [[SEED]], {})
             refused("broker 9 has other replicas: late-0", "move", *brokers)
             cluster.delete_topic("late")
+            serving = NewCluster(cluster.bootstrap, {}, SEED)
+            serving.configure_broker(1, RATE, "1000")
+            refused(f"{RATE}=1000 is set", "move", *brokers, "--throttle", "50")
+            serving.configure_broker(1, RATE, None)
             found = step("move", *brokers, "--throttle", "50")
             assert f"broker {SEED} has no replica: stop it" in found.out
             refused("t-0 exists on brokers [1]", "create", *brokers, *named)

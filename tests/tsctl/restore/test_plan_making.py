@@ -18,9 +18,9 @@ def archive(tmp_path: Path) -> MadeArchive:
     return MadeArchive(tmp_path / "archive")
 
 
-def put_topics(archive: MadeArchive, at: int, **factors: int) -> None:
+def put_topics(archive: MadeArchive, at: int, topic_id: str | None = "id", **factors: int) -> None:
     """Put a snapshot with topics of one partition, by their replication factors."""
-    topics = {name: Topic(None, (tuple(range(1, factor + 1)),), {}) for name, factor in factors.items()}
+    topics = {name: Topic(topic_id, (tuple(range(1, factor + 1)),), {}) for name, factor in factors.items()}
     ClusterSnapshot(at, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, at // MINUTE * MINUTE)
 
 
@@ -33,7 +33,7 @@ def put_groups(archive: MadeArchive, at: int, **groups: dict[TopicPartition, int
 
 
 def of_deleted(archive: MadeArchive, *topics: str) -> Snapshots:
-    return Snapshots.of_deleted([archive.store], archive.keys, NOW, set(topics))
+    return Snapshots.of_deleted([archive.store], archive.keys, NOW, {name: {"id"} for name in topics})
 
 
 def test_each_topic_is_as_the_newest_snapshot_that_names_it(archive: MadeArchive) -> None:
@@ -42,6 +42,7 @@ def test_each_topic_is_as_the_newest_snapshot_that_names_it(archive: MadeArchive
     put_topics(archive, NOW - 4 * HOUR, t=2, u=1)
     put_topics(archive, NOW - 3 * HOUR, u=2)
     put_topics(archive, NOW - 2 * HOUR, v=2)
+    put_topics(archive, NOW - HOUR, "other", t=3)  # a client created it again
     found = of_deleted(archive, "t", "u").cluster
     assert found is not None
     assert {name: each.replication_factor for name, each in found.topics.items()} == {"t": 2, "u": 2}

@@ -9,7 +9,7 @@ from tests.tsctl.restore.test_loss import part
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import GroupsPlan, RestorePlan, Seed, TopicPlan
-from tsctl.restore.serving_cluster import Serving, check_serving, check_transactions
+from tsctl.restore.serving_cluster import Serving, check_serving
 from tsctl.restore.transactions import Coordinated
 
 SEED = Seed(9, "seed:9092")
@@ -78,9 +78,3 @@ def test_all_reasons_are_in_one_message() -> None:
             SEED,
             replace(GOOD, replicas={TopicPartition("other", 0): [9]}, is_fenced=False, members={"g": ["reports-1"]}),
         )
-
-
-def test_no_plan_is_made_while_a_transaction_names_the_topic() -> None:
-    """Its outcome is not known yet, and would be missing in the plan."""
-    with pytest.raises(QueryError, match="the transaction of app is Ongoing and names t"):
-        check_transactions([Coordinated("app", 7, 0, "Ongoing", 1, frozenset({"t"}))], {"t": None})
