@@ -2,6 +2,7 @@
 
     kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
     kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
+    mirror_maker_jars("4") -> build/jars/mirror-maker-4   MirrorMaker 2 of a line, next to its Kafka jars
     spark_avro_jar()  -> build/jars/spark-avro   `from_avro` and `to_avro`, which pyspark does not ship
     iceberg_jars()    -> build/jars/spark-iceberg   Iceberg, with S3 and SQLite
     hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
@@ -51,6 +52,15 @@ def kafka_jars(line: Line) -> Path:
         BuildFailedError: Maven could not fetch them.
     """
     return _fetched(line, _pom(f"kafka-{line}"))
+
+
+def mirror_maker_jars(line: Line) -> Path:
+    """Return the directory with MirrorMaker's jars beyond `kafka_jars` of the same line, fetched if needed.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `kafka_jars`.
+    """
+    return _fetched(f"mirror-maker-{line}", _pom(f"mirror-maker-{line}"))
 
 
 def spark_avro_jar() -> Path:
@@ -205,8 +215,9 @@ def print_fetched(*things: tuple[str, Callable[[], Path]]) -> int:
 def main() -> int:
     """Fetch and build everything, and print the directories."""
     kafka = [(f"Kafka {line}", partial(kafka_jars, line)) for line in LINES]
+    mirrors = [(f"MirrorMaker {line}", partial(mirror_maker_jars, line)) for line in LINES]
     spark = [("Avro for Spark", spark_avro_jar), ("Iceberg for Spark", lambda: iceberg_jars()[0].parent)]
-    return print_fetched(*kafka, *spark, ("oracle", oracle_jar), ("resident", resident_jar))
+    return print_fetched(*kafka, *mirrors, *spark, ("oracle", oracle_jar), ("resident", resident_jar))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""`tsctl restore`: puts a lost cluster back as files, at its original offsets (docs/restore.md)."""
+"""`tsctl restore`: puts a lost cluster back as files, at its original offsets (docs/restore.md).
+
+`mirror` lets Kafka's MirrorMaker copy the records into a running cluster instead (docs/restore-mirror.md).
+"""
 
 import re
 import time
@@ -42,7 +45,10 @@ if TYPE_CHECKING:
     from tsctl.restore.new_cluster import NewCluster
 
 
-restore = typer.Typer(no_args_is_help=True, help="A lost cluster back as files, at its original offsets.")
+restore = typer.Typer(
+    no_args_is_help=True,
+    help="A lost cluster back as files, at its original offsets; or its records into a running cluster.",
+)
 
 DirectoryArgument = Annotated[
     Path, typer.Argument(help="Directory of the plan and of all hosts' records; shared, or copied to each host.")
@@ -51,6 +57,10 @@ ServerPropertiesOption = Annotated[
     Path, typer.Option("--server-properties", help="The broker's file on this host.", metavar="FILE")
 ]
 BootstrapServerOption = Annotated[str, typer.Option("--bootstrap-server", help="Brokers of the new cluster.")]
+SourceConfigOption = Annotated[
+    Path | None,
+    typer.Option("--source-config", help="Further settings of librdkafka for the endpoint.", metavar="FILE"),
+]
 AtOption = Annotated[
     str | None,
     typer.Option("--at", help="Restore what was written up to this time (UTC), or @milliseconds.", metavar="TIME"),
@@ -249,11 +259,52 @@ def move(
     output.text("next: tsctl restore finish --configurations")
 
 
+@restore.command("mirror")
+def mirror(
+    directory: DirectoryArgument,
+    *,
+    source: Annotated[str, typer.Option("--source", help="Address of a `ts-endpoint` that serves the plan's archive.")],
+    target: Annotated[str, typer.Option("--target", help="Brokers of the running cluster.")],
+    source_config: SourceConfigOption = None,
+    command_config: CommandConfigOption = None,
+    mirror_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--mirror-config",
+            help="Further settings of MirrorMaker, as source.security.protocol and target.security.protocol.",
+            metavar="FILE",
+        ),
+    ] = None,
+) -> None:
+    """Create the plan's topics on a running cluster, and write the settings of MirrorMaker, which then copies them.
+
+    Exit code 1: records behind an open transaction cannot be copied.
+    """
+    output = Output(as_json=False)
+    restored = RestoreDirectory(directory)
+    endpoint, cluster = _new_cluster(source, source_config, None), _new_cluster(target, command_config, None)
+    from tsctl.restore.mirror import mirror_properties, prepare  # noqa: PLC0415  (librdkafka)
+    from tsctl.verify.kafka_cluster import read_properties  # noqa: PLC0415  (librdkafka)
+
+    further = {} if mirror_config is None else read_properties(mirror_config)
+    created = prepare(restored.plan, endpoint, cluster)
+    created.save(restored.created_file)
+    text = mirror_properties(restored.plan, source, target, further)
+    write_file(restored.mirror_file, text.encode("iso-8859-1"), 0o600)  # it can have passwords
+    output.text(f"{counted(len(created.topics), 'topic')} without retention in the target: {restored.created_file}")
+    output.text(f"{counted(len(restored.plan.groups.offsets), 'group')}: offsets set at the endpoint")
+    lacks = _say_not_copied(restored.plan, output)
+    output.text(f"next: connect-mirror-maker.sh {restored.mirror_file}")
+    if lacks:
+        raise typer.Exit(ExitCode.FOUND)
+
+
 @restore.command("finish")
 def finish(
     directory: DirectoryArgument,
     bootstrap_server: BootstrapServerOption,
     command_config: CommandConfigOption = None,
+    source_config: SourceConfigOption = None,
     configurations: Annotated[
         bool, typer.Option("--configurations", help="Set the configurations of the topics, as the last step.")
     ] = False,
@@ -267,11 +318,20 @@ def finish(
     cluster = _new_cluster(bootstrap_server, command_config, restored.plan.seed)
     from tsctl.restore.new_cluster import check_offsets, configure_topics  # noqa: PLC0415  (librdkafka)
 
-    check_offsets(cluster, restored.plan if restored.plan.seed is None else restored.plan.at_homes, restored.created())
-    output.text(f"{counted(len(restored.plan.partitions), 'partition')}: start, end and in-sync replicas as planned")
+    plan, is_mirrored = restored.plan, restored.mirror_file.exists()
+    partitions, groups = counted(len(plan.partitions), "partition"), counted(len(plan.groups.offsets), "group")
+    if is_mirrored:
+        _check_mirror(restored, cluster, source_config)
+        output.text(f"{partitions}: MirrorMaker has copied all records")
+        _say_not_copied(plan, output)
+    else:
+        check_offsets(cluster, plan if plan.seed is None else plan.at_homes, restored.created())
+        output.text(f"{partitions}: start, end and in-sync replicas as planned")
     if not configurations:
-        if restored.plan.seed is None:
-            _set_offsets(cluster, restored.plan, output)
+        if is_mirrored:
+            output.text(f"{groups}: offsets translated; {_begin_untranslated(plan, cluster)} set to the first offset")
+        elif plan.seed is None:
+            _set_offsets(cluster, plan, output)
         for line in restored.plan.commands:
             output.text(line)
         output.text("next: tsctl restore finish --configurations")
@@ -398,6 +458,33 @@ def _committed(
     )
     for batch in scan.to_batches():
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _check_mirror(restored: RestoreDirectory, target: "NewCluster", source_config: Path | None) -> None:
+    from tsctl.restore.mirror import SOURCE_SERVERS, check_copied  # noqa: PLC0415  (librdkafka)
+    from tsctl.verify.kafka_cluster import read_client_properties  # noqa: PLC0415
+
+    servers = read_client_properties(restored.mirror_file)[SOURCE_SERVERS]
+    check_copied(restored.plan, restored.created(), _new_cluster(servers, source_config, None), target)
+
+
+def _begin_untranslated(plan: RestorePlan, target: "NewCluster") -> str:
+    from tsctl.restore.mirror import begin_untranslated  # noqa: PLC0415  (librdkafka)
+
+    return counted(begin_untranslated(plan, target), "partition")
+
+
+def _say_not_copied(plan: RestorePlan, output: Output) -> bool:
+    from tsctl.restore.mirror import stable_end  # noqa: PLC0415  (librdkafka)
+
+    found = False
+    for name, part in plan.partitions.items():
+        if (stable := stable_end(part)) < part.end:
+            found = True
+            output.text(
+                f"{name}: NOT COPIED: offsets {stable} to {part.end - 1}: a transaction is open from {stable} on"
+            )
+    return found
 
 
 def _new_cluster(bootstrap: str, command_config: Path | None, seed: Seed | None) -> "NewCluster":

@@ -4,6 +4,7 @@
 
     plan.json          what is restored; a person reads and approves it
     created.json       the topic ids of the new cluster
+    mirror.properties  MirrorMaker's settings, if it copies the records
     broker-1.json      what the host of broker 1 has done
 
 And on each host, in the directory of a partition, `restore/state.json`: which files are complete. Each file names the
@@ -420,6 +421,11 @@ class RestoreDirectory:
     def created_file(self) -> Path:
         """The path of the record of the created topics."""
         return self.path / "created.json"
+
+    @property
+    def mirror_file(self) -> Path:
+        """The path of MirrorMaker's settings; the file exists if the plan is restored by MirrorMaker."""
+        return self.path / "mirror.properties"
 
     def host_file(self, broker: int) -> Path:
         """Return the path of a host's record."""

@@ -4,13 +4,18 @@ import os
 from pathlib import Path
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write or replace a file, so that it has either its former content or this one.
+
+    Args:
+        mode: its permissions, of which the process's umask removes some.
 
     Raises:
         OSError: the file system refused it.
     """
     half = path.with_name(f".{path.name}.part")
+    half.unlink(missing_ok=True)
+    half.touch(mode)
     write_new(half, data)
     half.replace(path)
     sync_directory(path.parent)

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 from ts_common.broker_connection.connection import BrokerConnection
 from ts_common.broker_connection.security import security_of
 from ts_common.errors import OperatorError, QueryError, TransientError
+from ts_common.json_objects import MAX_INT64
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
 from tsctl.restore.documents import Created, RestorePlan
@@ -27,6 +28,15 @@ from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluste
 
 # Until the last step nothing of a restored topic is deleted or compacted.
 UNLIMITED: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+LARGEST_REQUEST: Final = 104_857_600  # Kafka's default of socket.request.max.bytes
+# A topic that records are produced to refuses none of them, and keeps their timestamps.
+PERMISSIVE: Final = {
+    **UNLIMITED,
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str(MAX_INT64),
+    "message.timestamp.after.max.ms": str(MAX_INT64),
+    "max.message.bytes": str(LARGEST_REQUEST),
+}
 _LEADER_SECONDS: Final = 120
 _POLL_SECONDS: Final = 0.5
 _T = TypeVar("_T")
@@ -224,8 +234,11 @@ def _translated(error: KafkaError, about: str) -> Exception:
     return ClusterAway(message) if error.retriable() else OperatorError(message)
 
 
-def create_topics(cluster: NewCluster, plan: RestorePlan) -> Created:
+def create_topics(cluster: NewCluster, plan: RestorePlan, configurations: Mapping[str, str] = UNLIMITED) -> Created:
     """Create the topics of a plan, and return their ids; topics that exist as planned are accepted.
+
+    Args:
+        configurations: of each, until `configure_topics`.
 
     Raises:
         QueryError: a topic has other replicas than the plan, or records.
@@ -233,7 +246,7 @@ def create_topics(cluster: NewCluster, plan: RestorePlan) -> Created:
     """
     for name, topic in plan.topics.items():
         replicas = [part.replicas for _, part in sorted(topic.partitions.items())]
-        cluster.create(name, replicas, UNLIMITED)
+        cluster.create(name, replicas, configurations)
     ids, found = _wait_for_leaders(cluster, plan)
     for name, topic in plan.topics.items():
         if len(ids[name].partitions) != len(topic.partitions):
@@ -308,11 +321,7 @@ def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> N
         ClusterAway, OperatorError: a request failed.
     """
     ids, found = cluster.reading.topics(), cluster.replicas()
-    wrong = [
-        f"topic {name}: another id"
-        for name in plan.topics
-        if name not in ids or ids[name].topic_id != created.topics[name]
-    ]
+    wrong = other_topics(ids, created)
     bounds = bounds_of(cluster, plan)
     for name, part in plan.partitions.items():
         replicas, in_sync, leader = found.get(name, ([], [], -1))
@@ -326,6 +335,15 @@ def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> N
         raise QueryError("; ".join(wrong[:10]) + ". Start all brokers, wait for them, and repeat the command")
 
 
+def other_topics(found: Mapping[str, KafkaTopic], created: Created) -> list[str]:
+    """Return a message for each created topic that the cluster lacks, or has under another id."""
+    return [
+        f"topic {name}: another id"
+        for name, topic_id in created.topics.items()
+        if name not in found or found[name].topic_id != topic_id
+    ]
+
+
 def configure_topics(cluster: NewCluster, plan: RestorePlan) -> None:
     """Set the configurations of the plan; what `create_topics` set beyond them is removed.
 
@@ -333,5 +351,5 @@ def configure_topics(cluster: NewCluster, plan: RestorePlan) -> None:
         ClusterAway, OperatorError: a request failed.
     """
     for name, topic in plan.topics.items():
-        removed = [each for each in UNLIMITED if each not in topic.configurations]
+        removed = [each for each in PERMISSIVE if each not in topic.configurations]
         cluster.configure(name, topic.configurations, removed)

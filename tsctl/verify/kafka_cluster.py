@@ -100,20 +100,29 @@ class Keeping:
     compacts: bool
 
 
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a properties file.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    try:
+        return dict(javaproperties.loads(path.read_text(encoding="iso-8859-1")))
+    except (OSError, javaproperties.InvalidUEscapeError) as error:
+        raise ConfigurationError(str(path), [f"cannot be read: {error}"]) from error
+
+
 def read_client_properties(path: Path) -> dict[str, str]:
     """Read settings of librdkafka from a properties file.
 
     Raises:
         ConfigurationError: the file cannot be read, or has settings that only Java clients have.
     """
-    try:
-        found = javaproperties.loads(path.read_text(encoding="iso-8859-1"))
-    except (OSError, javaproperties.InvalidUEscapeError) as error:
-        raise ConfigurationError(str(path), [f"cannot be read: {error}"]) from error
+    found = read_properties(path)
     problems = [f"{key} is for Java clients; librdkafka uses {_JAVA_ONLY[key]}" for key in found if key in _JAVA_ONLY]
     if problems:
         raise ConfigurationError(str(path), problems)
-    return dict(found)
+    return found
 
 
 class KafkaCluster:
