@@ -23,6 +23,7 @@ from tsctl.verify.kafka_cluster import ClusterAway, KafkaCluster, KafkaTopic
 
 SOURCE_SERVERS: Final = "source.bootstrap.servers"
 POSITIONS: Final = TopicPartition("mm2-offsets.source.internal", 0)
+_COPIER: Final = "MirrorSourceConnector"  # another connector translates groups
 _READ_COMMITTED: Final = "read_committed"
 _LARGEST_POSITION: Final = 4096
 _SHOWN: Final = 10
@@ -191,6 +192,7 @@ def mirror_properties(plan: RestorePlan, source: str, target: str, further: Mapp
                 "replication.factor",
                 "offset-syncs.topic.replication.factor",
                 "checkpoints.topic.replication.factor",
+                "heartbeats.topic.replication.factor",
                 "offset.storage.replication.factor",
                 "config.storage.replication.factor",
                 "status.storage.replication.factor",
@@ -288,6 +290,8 @@ def positions(target: KafkaCluster) -> dict[TopicPartition, int]:
         what = f"{POSITIONS}, offset {record.offset}"
         with decoding(what, "a position of MirrorMaker"):
             key: Any = parse_json(record.key or b"", what, _LARGEST_POSITION)  # [connector, partition]
+            if key[0] != _COPIER:
+                continue
             name = TopicPartition(str(key[1]["topic"]), whole_number(key[1]["partition"], most=MAX_INT32))
             if record.value is None:
                 found.pop(name, None)

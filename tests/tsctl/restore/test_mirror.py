@@ -44,7 +44,7 @@ _GROUP_OFFSETS: Final = {
     TopicPartition(_TRANSACTIONS, 0): 60,
 }
 # One transaction for each poll: small ones make the copy slow enough to kill it in the middle.
-_SLOW: Final = "source.consumer.max.poll.records=20\ntarget.producer.transaction.timeout.ms=10000\n"
+_SLOW: Final = "source.consumer.max.poll.records=5\ntarget.producer.transaction.timeout.ms=10000\n"
 
 
 def plan_of(topic: PartitionPlan, name: str = "orders", cluster: str = CLUSTER) -> RestorePlan:
