@@ -87,6 +87,7 @@ _SERVERS = {
         "tests/tsctl/drill/test_drill.py",
         "tests/tsctl/verify/test_audit.py",
         "tests/tsctl/gc/test_with_kafka.py",
+        "tests/tsctl/restore/test_mirror.py",
         "tests/tsctl/restore/test_new_cluster.py",
         *(f"tests/tsctl/commands/test_{name}.py" for name in ("cat", "gaps", "get", "ls")),
         *(f"tests/docs/test_{name}.py" for name in ("cost", "runbook", "sizing")),

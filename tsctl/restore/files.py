@@ -8,7 +8,7 @@ def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write or replace a file, so that it has either its former content or this one.
 
     Args:
-        mode: its permissions, of which the process's umask removes some.
+        mode: its permissions, without those that the process's umask removes.
 
     Raises:
         OSError: the file system refused it.

@@ -250,7 +250,7 @@ def begin_untranslated(plan: RestorePlan, target: NewCluster) -> int:
 
 
 def behind(plan: RestorePlan, source: KafkaCluster, target: KafkaCluster) -> dict[TopicPartition, int]:
-    """Return the partitions of which MirrorMaker has not copied all records of the plan, each with its position.
+    """Return the partitions with records of the plan that MirrorMaker has not copied yet, each with its position.
 
     A position can be below the end although nothing is left: markers, and records of aborted transactions, follow.
 
@@ -279,7 +279,7 @@ def positions(target: KafkaCluster) -> dict[TopicPartition, int]:
     """Return the offset after the last copied record of each partition; empty before MirrorMaker's first start.
 
     Raises:
-        CorruptData: a record is none of Kafka Connect.
+        CorruptData: Kafka Connect did not write a record.
         ClusterAway, AccessDenied: a request failed.
     """
     if POSITIONS.topic not in target.topics():

@@ -17,16 +17,27 @@ from dev.local.kafka.mirror_maker import MirrorMaker
 from dev.local.oracle import OracleRecord, dump
 from tests.endpoint.running import running
 from tests.every_field import every_field
-from tests.made_archive import CLUSTER, MadeArchive
+from tests.made_archive import CLUSTER, MadeArchive, batches
 from tests.tsctl.restore.test_loss import part
 from tests.tsctl.running import Ended, Run, runner
 from ts_common.archive.restored import Ended as EndedTransaction
 from ts_common.archive.restored import Outcome
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
+from ts_common.errors import ConfigurationError, CorruptData, QueryError, TransientError
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, TopicPlan
-from tsctl.restore.mirror import Facts, mirror_properties, problems_of, stable_end
-from tsctl.restore.new_cluster import PERMISSIVE
+from tsctl.restore.documents import GroupsPlan, Hole, PartitionPlan, RestorePlan, TopicPlan
+from tsctl.restore.mirror import (
+    POSITIONS,
+    Facts,
+    begin_untranslated,
+    check_copied,
+    mirror_properties,
+    positions,
+    prepare,
+    problems_of,
+    stable_end,
+)
+from tsctl.restore.new_cluster import PERMISSIVE, NewCluster
 from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic
 
 ORDERS = TopicPartition("orders", 0)
@@ -133,6 +144,72 @@ def test_names_are_regular_expressions_that_match_themselves(tmp_path: Path) -> 
     assert "source->target.groups=one..two\n" in text
     assert "tasks.max=9\n" in text
     assert "tasks.max=4" not in text
+
+
+def plan_of_archive(topic: str, end: int, groups: Mapping[str, Mapping[TopicPartition, int]]) -> RestorePlan:
+    """Return a plan of a topic with one partition on broker 1, which ends at an offset."""
+    plan = plan_of(replace(part(0, end, 5), end=end, stored_end=end), topic)
+    return replace(plan, groups=GroupsPlan("a snapshot of metadata", 1, groups))
+
+
+def test_topics_are_created_and_groups_set_unless_there_is_a_problem(one_broker: LocalCluster, tmp_path: Path) -> None:
+    """A repeated call is accepted; a hole where the endpoint stops, and a compacted topic, write nothing."""
+    archive = MadeArchive(tmp_path / "archive")
+    for base in (0, 20):
+        archive.put_segment("mirrored", base, batches((base, base + 10)))
+    archive.commit("mirrored", 30, highest_base=20)
+    partition = TopicPartition("mirrored", 0)
+    plan = plan_of_archive("mirrored", 30, {"readers": {partition: 25}})
+    hole = replace(plan.partitions[partition], lost=(Hole(10, 20, "no object has them"),))
+    with_hole = replace(plan, topics={"mirrored": TopicPlan("mirrored", {0: hole}, {})})
+    target = NewCluster(one_broker.bootstrap, {})
+    with running(archive.location, tmp_path, options=["--groups", "memory"]) as [endpoint]:
+        source = NewCluster(endpoint.address, {})
+        with pytest.raises(ConfigurationError, match=r"mirrored-0: the endpoint stops at lost offsets"):
+            prepare(with_hole, source, target)
+        assert "mirrored" not in target.reading.topics()
+        assert source.reading.group_offsets("readers") == {}
+        created = prepare(plan, source, target)
+        assert created == prepare(plan, source, target)
+        assert source.reading.group_offsets("readers") == {partition: 25}
+        found = target.reading.settings(["mirrored"])["mirrored"]
+        assert {name: found[name] for name in PERMISSIVE} == PERMISSIVE
+        assert begin_untranslated(plan, target) == 1
+        assert target.reading.group_offsets("readers") == {partition: 0}
+        assert begin_untranslated(plan, target) == 0
+        with pytest.raises(TransientError, match="mirrored-0: offsets below 0 of 30"):
+            check_copied(plan, created, source, target)
+        with pytest.raises(QueryError, match="topic mirrored: another id"):
+            check_copied(plan, replace(created, topics={"mirrored": "x"}), source, target)
+        one_broker.alter_config("mirrored", {"cleanup.policy": "compact"})
+        with pytest.raises(ConfigurationError, match=r"cleanup\.policy=compact"):
+            prepare(plan, source, target)
+    with running(archive.location, tmp_path, options=["--groups", "memory", "--on-hole", "skip"]) as [endpoint]:
+        with pytest.raises(ConfigurationError, match="1 problem") as refused:  # the compaction alone
+            prepare(with_hole, NewCluster(endpoint.address, {}), target)
+        assert "lost offsets" not in str(refused.value)
+
+
+def test_a_position_counts_if_the_copying_connector_wrote_it(one_broker: LocalCluster) -> None:
+    """The newest for each partition; a removed one does not count, and foreign bytes have one clear error."""
+    one_broker.create_topic(POSITIONS.topic)
+    target = KafkaCluster(one_broker.bootstrap, {})
+    assert positions(target) == {}
+
+    def written(*records: tuple[bytes, bytes | None]) -> dict[TopicPartition, int]:
+        one_broker.produce(POSITIONS.topic, [Record(value, key=key) for key, value in records], partition=0)
+        return positions(target)
+
+    copied, other = (
+        b'["MirrorSourceConnector",{"cluster":"source","partition":%d,"topic":"orders"}]' % number for number in (0, 1)
+    )
+    group = b'["MirrorCheckpointConnector",{"group":"g","partition":0,"topic":"orders"}]'
+    assert written((copied, b'{"offset":7}'), (copied, b'{"offset":9}'), (group, b'{"offset":0}')) == {ORDERS: 10}
+    assert written((other, b'{"offset":1}'), (other, None)) == {ORDERS: 10}
+    for key in (b"\xff", b"[]", b'["MirrorSourceConnector",{}]', b"[" * 5000):
+        with pytest.raises(CorruptData, match=r"mm2-offsets.source.internal-0, offset \d+: not (JSON|a position)"):
+            written((key, b"{}"))
+        one_broker.delete_records(POSITIONS.topic, {0: one_broker.latest(POSITIONS.topic, 0)})
 
 
 @dataclass(frozen=True)
