@@ -76,7 +76,9 @@ def prepare(plan: RestorePlan, source: NewCluster, target: NewCluster) -> Create
     created = create_topics(target, replace(plan, topics=missing), PERMISSIVE)
     former = {name: facts.existing[name].topic_id for name in plan.topics if name in facts.existing}
     for group, offsets in plan.groups.offsets.items():
-        source.set_offsets(group, offsets)
+        # The endpoint has no partition without a segment; `begin_untranslated` sets these.
+        if held := {each: offset for each, offset in offsets.items() if plan.partitions[each].steps}:
+            source.set_offsets(group, held)
     return replace(created, topics={**former, **created.topics})
 
 
@@ -92,7 +94,8 @@ def problems_of(plan: RestorePlan, facts: Facts) -> Iterator[str]:
         if _LEFT_OUT.fullmatch(name):
             yield f"topic {name}: MirrorMaker leaves such names out; make a plan without it"
         served, existing = facts.served.get(name), facts.existing.get(name)
-        if served is None or not topic.partitions.keys() <= set(served.partitions):
+        needed = {number for number, part in topic.partitions.items() if part.steps}
+        if needed and (served is None or not needed <= set(served.partitions)):
             yield f"topic {name}: the endpoint lacks partitions of it; let its user read the topic"
         if existing is None:
             continue

@@ -104,6 +104,7 @@ def test_a_setting_of_the_target_that_refuses_or_removes_records_is_a_problem(
             facts_of(settings={"orders": {**PERMISSIVE, "max.message.bytes": "2147483647"}}),
             None,
         ),
+        (plan_of(part(0, 0)), facts_of(served={}), None),  # the archive has no segment of it
         (plan_of(part(0, 10, 5)), facts_of(archive="test"), "it serves test"),
         (plan_of(part(0, 10, 5)), facts_of(served={}), "the endpoint lacks"),
         (plan_of(part(0, 10, 5)), facts_of(existing={"orders": KafkaTopic(None, (0, 1))}), "has 2 partitions"),
@@ -146,22 +147,21 @@ def test_names_are_regular_expressions_that_match_themselves(tmp_path: Path) -> 
     assert "tasks.max=4" not in text
 
 
-def plan_of_archive(topic: str, end: int, groups: Mapping[str, Mapping[TopicPartition, int]]) -> RestorePlan:
-    """Return a plan of a topic with one partition on broker 1, which ends at an offset."""
-    plan = plan_of(replace(part(0, end, 5), end=end, stored_end=end), topic)
-    return replace(plan, groups=GroupsPlan("a snapshot of metadata", 1, groups))
-
-
 def test_topics_are_created_and_groups_set_unless_there_is_a_problem(one_broker: LocalCluster, tmp_path: Path) -> None:
-    """A repeated call is accepted; a hole where the endpoint stops, and a compacted topic, write nothing."""
+    """A repeated call is accepted; a hole where the endpoint stops, and a compacted topic, write nothing.
+
+    The archive has no segment of the second partition.
+    """
     archive = MadeArchive(tmp_path / "archive")
     for base in (0, 20):
         archive.put_segment("mirrored", base, batches((base, base + 10)))
     archive.commit("mirrored", 30, highest_base=20)
-    partition = TopicPartition("mirrored", 0)
-    plan = plan_of_archive("mirrored", 30, {"readers": {partition: 25}})
-    hole = replace(plan.partitions[partition], lost=(Hole(10, 20, "no object has them"),))
-    with_hole = replace(plan, topics={"mirrored": TopicPlan("mirrored", {0: hole}, {})})
+    partition, empty = TopicPartition("mirrored", 0), TopicPartition("mirrored", 1)
+    parts = {0: part(0, 30, 5), 1: part(0, 0)}
+    groups = GroupsPlan("a snapshot of metadata", 1, {"readers": {partition: 25, empty: 0}})
+    plan = replace(plan_of(parts[0]), topics={"mirrored": TopicPlan("mirrored", parts, {})}, groups=groups)
+    parts = {**parts, 0: replace(parts[0], lost=(Hole(10, 20, "no object has them"),))}
+    with_hole = replace(plan, topics={"mirrored": TopicPlan("mirrored", parts, {})})
     target = NewCluster(one_broker.bootstrap, {})
     with running(archive.location, tmp_path, options=["--groups", "memory"]) as [endpoint]:
         source = NewCluster(endpoint.address, {})
@@ -174,8 +174,8 @@ def test_topics_are_created_and_groups_set_unless_there_is_a_problem(one_broker:
         assert source.reading.group_offsets("readers") == {partition: 25}
         found = target.reading.settings(["mirrored"])["mirrored"]
         assert {name: found[name] for name in PERMISSIVE} == PERMISSIVE
-        assert begin_untranslated(plan, target) == 1
-        assert target.reading.group_offsets("readers") == {partition: 0}
+        assert begin_untranslated(plan, target) == 2
+        assert target.reading.group_offsets("readers") == {partition: 0, empty: 0}
         assert begin_untranslated(plan, target) == 0
         with pytest.raises(TransientError, match="mirrored-0: offsets below 0 of 30"):
             check_copied(plan, created, source, target)
