@@ -295,6 +295,7 @@ def test_a_copy_that_was_killed_twice_has_each_record_once(
         started = steps.mirror("--mirror-config", settings)
         assert started.code == 1, started  # an open transaction
         assert "transactions-0: NOT COPIED: offsets" in started.out
+        assert (directory / "mirror.properties").stat().st_mode & 0o777 == 0o600
         with mirror_maker(line, tmp_path, directory / "mirror.properties") as copying:
             for share in (4, 2):
                 least = sum(map(len, old.records.values())) // share
