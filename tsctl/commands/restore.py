@@ -29,7 +29,7 @@ from tsctl.output import Output, size
 from tsctl.restore.continuing import continue_archive, hold_topics
 from tsctl.restore.documents import HostRecord, RestoreDirectory, RestorePlan, Seed
 from tsctl.restore.exactly_once import with_producers
-from tsctl.restore.files import write_file
+from tsctl.restore.files import disk_errors, write_file
 from tsctl.restore.groups import OFFSETS_TOPIC, Commits, archived_commits
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
@@ -131,9 +131,10 @@ def plan(
             coordinated = read_coordinated(_new_cluster(bootstrap_server, command_config, wanted.seed), wanted.seed)
         made = plan_archive(given, archive, topics or (), wanted, output, coordinated)
     text = "\n".join(plan_text(made, rate, now_ms()))
-    directory.mkdir(parents=True, exist_ok=True)
-    write_file(directory / "plan.txt", f"{text}\n".encode())
-    made.save(path)  # the last file: a plan that exists is not made again
+    with disk_errors():
+        directory.mkdir(parents=True, exist_ok=True)
+        write_file(directory / "plan.txt", f"{text}\n".encode())
+        made.save(path)  # the last file: a plan that exists is not made again
     if as_json:
         output.document({"file": str(path), **made.fields()})
     else:
@@ -187,7 +188,8 @@ def create(
             for location in continue_archive(old, new, plan, created):
                 when = "before `finish`" if seed is None else f"next to broker {seed.broker}"
                 output.text(f"restored.json written in {location}; start no agent {when}")
-    created.save(restored.created_file)  # at the end: without it no later step runs
+    with disk_errors():
+        created.save(restored.created_file)  # at the end: without it no later step runs
     output.text(f"{counted(len(created.topics), 'topic')} created, without retention: {restored.created_file}")
 
 

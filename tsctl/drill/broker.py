@@ -8,6 +8,7 @@ left. Kafka's scripts replace themselves by Java, so signals reach it.
 import fcntl
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -36,7 +37,10 @@ _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 60.0
 _FORMAT_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.1
-_TAIL_BYTES: Final = 4000
+_TAIL_BYTES: Final = 1 << 20
+_TAIL_CHARACTERS: Final = 4000
+_MOST_ERRORS: Final = 10
+_IS_ERROR: Final = re.compile(r"\[[^]]+\] (ERROR|FATAL) |Caused by: |[\w.]+(Exception|Error): ")
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Of the operator's own broker: a second one with the same port or agent does not start, and would write its log files.
 _DROPPED_VARIABLES: Final = frozenset({"JMX_PORT", "KAFKA_DEBUG", "KAFKA_JMX_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_OPTS"})
@@ -168,17 +172,25 @@ class ThrowawayBroker:
         Raises:
             OperatorError: it ended, or does not listen in time; the message has the end of its output.
         """
-        process = self._launch([_START, str(self.server_properties)])
+        self._launch([_START, str(self.server_properties)])
         deadline = time.monotonic() + _START_SECONDS
         while True:
-            if process.poll() is not None:
-                raise self._failed(f"it ended with status {process.returncode}")
+            self.check_running()
             with socket.socket() as probe:
                 if probe.connect_ex((_LOOPBACK, self._port)) == 0:
                     return
             if time.monotonic() > deadline:
                 raise self._failed(f"it does not listen on {self.bootstrap} after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
+
+    def check_running(self) -> None:
+        """Check that it did not end by itself: its disk is full, or another process has its port.
+
+        Raises:
+            OperatorError: it has; the message has the end of its output.
+        """
+        if self._process is not None and self._process.poll() is not None:
+            raise self._failed(f"it ended with status {self._process.returncode}")
 
     def stop(self) -> None:
         """Stop it in order.
@@ -230,10 +242,13 @@ class ThrowawayBroker:
             raise self._failed(f"it ended with status {status}")
 
     def _failed(self, what: str) -> OperatorError:
-        data = self._output.read_bytes()[-_TAIL_BYTES:]
+        text = self._output.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+        errors = dict.fromkeys(filter(_IS_ERROR.match, text.splitlines()))
+        # A stop writes many lines after the errors.
+        shown = "\n".join(list(errors)[:_MOST_ERRORS]) or text[-_TAIL_CHARACTERS:]
         return OperatorError(
             f"the broker of the drill, of {self._bin.parent}: {what}. Kafka 4 needs Java 17 or later, in "
-            f"JAVA_HOME or on the PATH. The end of its output:\n{data.decode(errors='replace')}"
+            f"JAVA_HOME or on the PATH. Its output:\n{shown}"
         )
 
 

@@ -16,6 +16,7 @@ from tsctl.drill.comparing import NAMES, compare, rows_of
 from tsctl.drill.report import DrillReport, Finding
 from tsctl.output import Output
 from tsctl.restore.documents import Created, PartitionPlan, RestoreDirectory, RestorePlan
+from tsctl.restore.files import check_space, disk_errors
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
 from tsctl.restore.new_cluster import NewCluster, check_offsets, create_topics
@@ -28,6 +29,7 @@ _T = TypeVar("_T")
 LEVELS: Final = ("read_uncommitted", "read_committed")
 _READY_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.2
+_BROKER_BYTES: Final = 32 << 20  # for its own logs and files
 
 
 class Drill:
@@ -74,9 +76,12 @@ class Drill:
             for name, part in self._plan.partitions.items()
             for hole in part.lost
         ]
+        sample = sum(part.size for part in self._plan.partitions.values())
+        check_space(self._directory, sample + _BROKER_BYTES, "name another --directory")
         try:
             with ThrowawayBroker(self._kafka, self._directory) as broker:
-                self._restore(broker, rate, output)
+                with disk_errors():
+                    self._restore(broker, rate, output)
                 self._compare(NewCluster(broker.bootstrap, {}), output)
         except PermanentError as error:  # a damaged object
             self._report.findings.append(Finding(None, None, str(error)))
@@ -87,7 +92,7 @@ class Drill:
             broker.format()
             broker.start()
             cluster = NewCluster(broker.bootstrap, {})
-            created = _until(partial(create_topics, cluster, self._plan))
+            created = _until(broker, partial(create_topics, cluster, self._plan))
             broker.stop()
             path = self._directory / "restore"
             path.mkdir()
@@ -105,20 +110,20 @@ class Drill:
             host.check()
         with self._step("start", output):
             broker.start()
-            self._check_offsets(cluster, created)
+            self._check_offsets(broker, cluster, created)
         with self._step("groups", output):
-            self._set_groups(cluster)
+            self._set_groups(broker, cluster)
 
-    def _check_offsets(self, cluster: NewCluster, created: Created) -> None:
+    def _check_offsets(self, broker: ThrowawayBroker, cluster: NewCluster, created: Created) -> None:
         try:
-            _until(partial(check_offsets, cluster, self._plan, created))
+            _until(broker, partial(check_offsets, cluster, self._plan, created))
         except QueryError as error:
             self._report.findings.append(Finding(None, None, str(error)))
 
-    def _set_groups(self, cluster: NewCluster) -> None:
+    def _set_groups(self, broker: ThrowawayBroker, cluster: NewCluster) -> None:
         for group, offsets in self._plan.groups.offsets.items():
-            _until(partial(cluster.set_offsets, group, offsets))
-            found = _until(partial(cluster.reading.group_offsets, group))
+            _until(broker, partial(cluster.set_offsets, group, offsets))
+            found = _until(broker, partial(cluster.reading.group_offsets, group))
             for name in sorted(offsets.keys() | found.keys()):
                 if offsets.get(name) != found.get(name):
                     what = f"{name} is at {found.get(name)}; {offsets.get(name)} is expected"
@@ -166,17 +171,18 @@ class Drill:
             self._report.seconds[name] = time.monotonic() - began
 
 
-def _until(request: Callable[[], _T]) -> _T:
+def _until(broker: ThrowawayBroker, request: Callable[[], _T]) -> _T:
     """Return the result of a request to the broker, which has just begun: one that fails is repeated for a time.
 
     Raises:
-        ClusterAway, OperatorError: as the request.
+        ClusterAway, OperatorError: as the request; or the broker has ended.
     """
     deadline = time.monotonic() + _READY_SECONDS
     while True:
         try:
             return request()
         except (ClusterAway, OperatorError):  # librdkafka reports no connection as an error that is not retriable
+            broker.check_running()
             if time.monotonic() > deadline:
                 raise
         time.sleep(_POLL_SECONDS)

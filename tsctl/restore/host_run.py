@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +13,10 @@ from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.archive_options import OpenArchive
-from tsctl.output import size
 from tsctl.restore.chain import read_batches
 from tsctl.restore.documents import Done, HostRecord, PartitionPlan, RestoreDirectory, Staged
 from tsctl.restore.fetching import STAGING, STATE, PartitionFetch
+from tsctl.restore.files import check_space, disk_errors
 from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, write_checkpoints
 
 _THREADS: Final = 4  # partitions that are fetched at once
@@ -95,7 +94,7 @@ class HostRun:
                 error.filename = error.filename or str(self.places[name])  # a write that found a full disk has no name
                 raise
 
-        with _disk_errors(), ThreadPoolExecutor(_THREADS, "fetch") as pool:
+        with disk_errors(), ThreadPoolExecutor(_THREADS, "fetch") as pool:
             fetching = {name: pool.submit(fetch_one, name) for name in self.partitions}
             try:
                 states = {name: each.result() for name, each in fetching.items()}
@@ -115,7 +114,7 @@ class HostRun:
         self._check_unchecked()
         self._directory.check_hosts(Done.FETCHED)
         states = {name: self._staged(name) for name in self.places}
-        with _disk_errors(), self._host.stopped():
+        with disk_errors(), self._host.stopped():
             self._check_empty(states)
             self._host.lock()
             for name, state in states.items():
@@ -139,7 +138,7 @@ class HostRun:
             CorruptData: a file is missing or has another size.
         """
         self._directory.check_hosts(Done.PLACED)
-        with _disk_errors():
+        with disk_errors():
             if self._host.is_locked:
                 with self._host.stopped():
                     for name, directory in self.places.items():
@@ -209,12 +208,8 @@ class HostRun:
             needed[device] = needed.get(device, 0) + left + left // _INDEX_SHARE
             path_of[device] = directory.parent
         for device, wanted in needed.items():
-            found = os.statvfs(path_of[device])
-            if found.f_bavail * found.f_frsize < wanted:
-                raise OperatorError(
-                    f"{path_of[device]}: {size(found.f_bavail * found.f_frsize)} free, and {size(wanted)} are needed; "
-                    "free space, or give the broker more log dirs and move partitions there while it is stopped"
-                )
+            advice = "give the broker more log dirs and move partitions there while it is stopped"
+            check_space(path_of[device], wanted, advice)
 
     def _record(self, done: Done, states: Mapping[TopicPartition, Staged]) -> HostRecord:
         partitions = {name: replica_of(state) for name, state in states.items()}
@@ -228,11 +223,3 @@ def _has_only_markers(log: Path) -> bool:
         return False
     data, damage = log.read_bytes(), list[str]()
     return all(header.is_control for header, _ in read_batches([data], len(data), damage.append)) and not damage
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OperatorError(f"{error.filename}: {error.strerror}; mend it, and repeat the command") from error

@@ -1,7 +1,9 @@
 """A drill restores a real archive into a broker of its own, compares it, and leaves nothing behind."""
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import time
 import uuid
@@ -14,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dev.local.jars import Line
 from dev.local.kafka.distribution import kafka_directory
+from dev.local.ports import LOOPBACK
 from dev.local.waiting import wait_for
 from tests.tsctl.conftest import FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import PROGRAM, Run
@@ -21,6 +24,7 @@ from ts_common.archive.catalog import read_catalog
 from ts_common.archive.small_objects import get_small
 from ts_common.archive.snapshots import FIVE_MINUTES, GroupOffset, GroupsSnapshot
 from ts_common.model import TopicPartition
+from tsctl.drill.broker import ThrowawayBroker
 from tsctl.restore.chain import Batch, clean, read_batches
 
 _SECONDS = 90
@@ -172,6 +176,50 @@ def test_a_drill_that_is_ended_ends_its_broker(shipped: Shipped, tmp_path: Path,
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_broker_that_cannot_listen_is_shown_with_its_output(
+    shipped: Shipped, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes the port that was free, and accepts connections; nothing is left."""
+    taken: list[socket.socket] = []
+    form = ThrowawayBroker.format
+
+    def taking(broker: ThrowawayBroker) -> None:
+        form(broker)
+        taken.append(socket.create_server((LOOPBACK, int(broker.bootstrap.rpartition(":")[2]))))
+
+    monkeypatch.setattr(ThrowawayBroker, "format", taking)
+    options = ("--kafka", kafka_directory("4"), "--config", shipped.config, "--directory", tmp_path)
+    try:
+        ended = run("drill", FIELDS, *options)
+    finally:
+        for each in taken:
+            each.close()
+    assert ended.code == 2, ended
+    assert "the broker of the drill" in ended.err
+    assert "Address already in use" in ended.err
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.full
+def test_a_disk_that_is_too_small_is_named(shipped: Shipped, tmp_path: Path) -> None:
+    """Before a broker is started: on a full disk it cannot even write why it ended."""
+    mark, data = uuid.uuid4().hex, tmp_path / "data"
+    data.mkdir()
+    mounted = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@"', data)
+    options = ("--kafka", kafka_directory("4"), "--config", shipped.config, "--directory", data)
+    ended = subprocess.run(
+        [*map(str, mounted), PROGRAM, "drill", FIELDS, *map(str, options)],
+        env={**os.environ, _MARK: mark},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+    assert ended.returncode == 2, ended
+    assert re.search(r"free, and \S+ MB are needed; free space, or name another --directory\n$", ended.stderr)
+    assert _marked(mark) == []
 
 
 def _marked(mark: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,13 @@ from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, Gro
 from ts_common.model import TopicPartition
 from tsctl.verify.kafka_cluster import KafkaCluster
 
-PLAIN, TRANSACTIONS, COMPACTED = "plain", "transactions", "compacted"
+PLAIN, TRANSACTIONS, COMPACTED, TORN = "plain", "transactions", "compacted", "torn"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPICS = {PLAIN: len(CODECS), TRANSACTIONS: 1, COMPACTED: 1}
+TOPICS = {PLAIN: len(CODECS), TRANSACTIONS: 1, COMPACTED: 1, TORN: 4}
 APPLICATION = "exactly-once"  # commits its offsets in its transactions
 GROUPS = {"reports": {TopicPartition(PLAIN, 1): 120}, APPLICATION: {TopicPartition(PLAIN, 2): 70}}
 LEVELS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
+COMMITTED, ABORTED = b"committed", b"aborted"
 OPEN = b"open"  # the begin of the values of the transaction that is open at the end
 _SECONDS = 60
 _PROPERTIES = {
@@ -34,7 +35,7 @@ _PROPERTIES = {
     "offsets.topic.replication.factor": "2",
     "transaction.state.log.replication.factor": "2",
 }
-_CONFIGURATIONS = {PLAIN: {}, TRANSACTIONS: {}, COMPACTED: {"cleanup.policy": "compact"}}
+_CONFIGURATIONS = {PLAIN: {}, TRANSACTIONS: {}, TORN: {}, COMPACTED: {"cleanup.policy": "compact"}}
 Key = tuple[str, int, int]
 
 
@@ -46,6 +47,7 @@ class Lost:
         config: directory of its agents' `prod.properties`.
         ends: next offset of each partition in the archive.
         starts: log start of each partition.
+        torn_at: ms since the epoch: transactions of `TORN` are divided by a cut at this time.
         records: by isolation level, what Kafka's consumer read below `ends`; the open transaction counts as aborted.
     """
 
@@ -53,6 +55,7 @@ class Lost:
     config: Path
     ends: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
+    torn_at: int
     records: Mapping[str, Mapping[Key, OracleRecord]]
 
 
@@ -65,6 +68,7 @@ def lost_cluster(directory: Path, **how: Any) -> Iterator[Lost]:
     """
     with LocalCluster(2, s3=True, buckets=[BUCKET], log_dirs=2, properties=_PROPERTIES, name="lost", **how) as cluster:
         _fill(cluster)
+        torn_at = _tear(cluster)
         archive = Archive(cluster, directory, PLAIN, properties={PREFIX + "kafka.topics.include": ",".join(TOPICS)})
         try:
             for broker in cluster.brokers:
@@ -80,15 +84,15 @@ def lost_cluster(directory: Path, **how: Any) -> Iterator[Lost]:
                 if server is not cluster.s3:
                     server.kill()
                     shutil.rmtree(server.directory)
-            yield Lost(archive, archive.config, ends, starts, records)
+            yield Lost(archive, archive.config, ends, starts, torn_at, records)
         finally:
             archive.close()
 
 
-def read_all(cluster: LocalCluster) -> dict[str, dict[Key, OracleRecord]]:
-    """Return all records of the topics by Kafka's Java consumer, in both isolation levels."""
+def read_all(cluster: LocalCluster, topics: Iterable[str] = TOPICS) -> dict[str, dict[Key, OracleRecord]]:
+    """Return all records of topics by Kafka's Java consumer, in both isolation levels."""
     return {
-        level: {(each.topic, each.partition, each.offset): each for each in dump(cluster.bootstrap, [*TOPICS], level)}
+        level: {(each.topic, each.partition, each.offset): each for each in dump(cluster.bootstrap, [*topics], level)}
         for level in LEVELS
     }
 
@@ -130,6 +134,42 @@ def _fill(cluster: LocalCluster) -> None:
         records = [Record(b"%d" % part * 50, key=b"%d" % (number % 40)) for number in range(300)]
         cluster.produce(COMPACTED, records, partition=0)
     cluster.produce(COMPACTED, [Record(bytes(4000), key=b"%d" % number) for number in range(8)], partition=0)
+
+
+def _tear(cluster: LocalCluster) -> int:
+    """Write transactions that a cut by time divides, and return the time.
+
+    Partitions 1 and 3 have a record with a later timestamp before the marker, which partition 0 has below the cut. The
+    last transaction has its markers, in partitions 0 and 2, beyond the cut.
+    """
+    one, other, last = (cluster.producer({"transactional.id": name}) for name in ("torn 1", "torn 2", "torn 3"))
+    for producer in (one, other, last):
+        producer.init_transactions(_SECONDS)
+        producer.begin_transaction()
+    later = int(time.time() * 1000) + 600_000
+    for producer, value, number in ((one, COMMITTED, 1), (other, ABORTED, 3)):
+        for partition in (0, number):
+            producer.produce(TORN, value, partition=partition)
+        producer.flush(_SECONDS)
+        producer.produce(TORN, value, partition=number, timestamp=later)
+        producer.flush(_SECONDS)
+    one.commit_transaction(_SECONDS)
+    other.abort_transaction(_SECONDS)
+
+    def marked() -> bool:
+        ends = {number: cluster.latest(TORN, number, committed=True) for number in (0, 1, 3)}
+        return ends == {0: 4, 1: 3, 3: 3}
+
+    wait_for(marked, "the markers, which are written after the answer", _SECONDS)
+    for number in (0, 2):
+        last.produce(TORN, ABORTED, partition=number)
+    last.flush(_SECONDS)
+    torn_at = int(time.time() * 1000)
+    wait_for(lambda: time.time() * 1000 > torn_at + 1, "a later time", _SECONDS)
+    last.commit_transaction(_SECONDS)
+    for number in range(TOPICS[TORN]):
+        cluster.produce(TORN, [Record(bytes(4000)) for _ in range(12)], partition=number)
+    return torn_at
 
 
 def commit_in_transaction(cluster: LocalCluster, producer: Producer) -> None:
@@ -187,8 +227,8 @@ def below(
 
 
 def _is_aborted(record: OracleRecord) -> bool:
-    value = record.value or b""
-    return value == OPEN or (record.key is not None and int(record.key[1:]) % 3 == 0)
+    key = record.key or b""
+    return record.value == OPEN or (key[:1] == b"k" and int(key[1:]) % 3 == 0)
 
 
 def _put_snapshots(cluster: LocalCluster, archive: Archive) -> None:
@@ -245,9 +285,9 @@ class Restore:
         """Return the option that names a host."""
         return ("--server-properties", self._cluster.brokers[broker].server_properties)
 
-    def up_to_finish(self) -> None:
+    def up_to_finish(self, *arguments: object) -> None:
         """Plan, create, fetch, stop, place, check, start and finish; nothing is compacted yet."""
-        self.up_to_check()
+        self.up_to_check(*arguments)
         self.start()
         ended: list[Ended] = []
 
@@ -261,9 +301,9 @@ class Restore:
         """Give the topics their configurations back; the brokers compact from then on, each at its own time."""
         self.step("finish", *self._brokers, "--configurations", "--approve")
 
-    def up_to_check(self) -> None:
+    def up_to_check(self, *arguments: object) -> None:
         """Plan, create, fetch, stop, place and check."""
-        self.plan()
+        self.plan(*arguments)
         self.create()
         for broker in self._cluster.brokers:
             self.step("fetch", *self.on(broker), archive=True)

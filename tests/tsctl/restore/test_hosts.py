@@ -1,5 +1,6 @@
 """The files of one host: placing, checking, and what each step refuses."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from tests.common.log_format.build import marker
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.restore.test_fetching import fetched, plan_of
+from tests.tsctl.running import Run, runner
 from ts_common.errors import CorruptData, OperatorError, QueryError
 from ts_common.log_format.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from ts_common.model import TopicPartition
@@ -87,6 +89,12 @@ class Broker:
     def found(self) -> dict[str, bytes]:
         """All files of the partition."""
         return {path.name: path.read_bytes() for path in self.partition.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in this process."""
+    return runner(capfd)
 
 
 @pytest.fixture
@@ -273,6 +281,29 @@ def test_p01_a_full_disk_is_named_first(brokers: list[Broker], monkeypatch: pyte
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
     with pytest.raises(OperatorError, match="0 bytes free"):
         broker.run._check_space()
+
+
+def test_p01_a_full_disk_is_named_while_a_step_writes(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a write has no file's name."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for broker in brokers:
+        broker.record()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OperatorError, match=r"meta\.properties\S+: No space left on device; mend it"):
+        brokers[0].run.place()
+
+
+def test_a_plan_that_cannot_be_written_is_refused(brokers: list[Broker], tmp_path: Path, run: Run) -> None:
+    """The directory is below a file."""
+    del brokers  # whose archive it plans
+    archive = ("--url", (tmp_path / "archive").as_uri(), "--cluster", "prod")
+    (tmp_path / "file").touch()
+    ended = run("restore", "plan", tmp_path / "file" / "x", "--brokers", "1", "--replication-factor", "1", *archive)
+    assert ended.code == 2
+    assert "Not a directory; mend it, and repeat the command" in ended.err
 
 
 def test_an_interrupted_fetch_is_completed_by_the_next_one(brokers: list[Broker], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The new cluster: topics without retention, groups without epochs, and what is refused."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import GroupsPlan, RestoreDirectory, RestorePlan, Source, Step, TopicPlan
 from tsctl.restore.new_cluster import NewCluster, check_offsets, configure_topics, create_topics
+from tsctl.verify.kafka_cluster import ClusterAway, KafkaCluster
 
 
 @pytest.fixture
@@ -40,6 +42,23 @@ def test_created_topics_keep_everything_until_their_configurations_are_set(clust
     check_offsets(cluster, plan, created)
     configure_topics(cluster, plan)
     assert cluster.reading.settings(["created"])["created"]["retention.ms"] == "5000"
+
+
+def test_offsets_that_a_broker_does_not_have_yet_are_requested_again(
+    cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broker can lead a new partition before another one knows the topic."""
+    asked, bounds = list[object](), KafkaCluster.bounds
+
+    def unknown_at_first(reading: KafkaCluster, partitions: Mapping[TopicPartition, object]) -> object:
+        asked.append(partitions)
+        if len(asked) == 1:
+            raise ClusterAway("Unknown topic or partition")
+        return bounds(reading, partitions)
+
+    monkeypatch.setattr(KafkaCluster, "bounds", unknown_at_first)
+    assert [*create_topics(cluster, plan_of("late")).topics] == ["late"]
+    assert len(asked) == 2
 
 
 def test_p03_a_topic_that_is_not_empty_or_not_as_planned_is_refused(

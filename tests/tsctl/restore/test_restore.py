@@ -1,5 +1,6 @@
 """A lost cluster is put back as files, at its original offsets."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -16,10 +17,13 @@ from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.tsctl.restore.continued import ship_on
 from tests.tsctl.restore.killing import KILLED, Killer
 from tests.tsctl.restore.lost import (
+    ABORTED,
+    COMMITTED,
     COMPACTED,
     GROUPS,
     PLAIN,
     TOPICS,
+    TORN,
     TRANSACTIONS,
     Key,
     Lost,
@@ -78,6 +82,32 @@ def test_other_versions_and_modes_get_the_files_too(
             monkeypatch.setenv(name, value)
         with LocalCluster(2, **new, log_dirs=2, name="restored") as cluster:
             check_restored(lost, cluster, Restore(run, lost, cluster, tmp_path / "restore"))
+
+
+@pytest.mark.full
+def test_p02_a_cut_by_time_gives_divided_transactions_their_true_end(lost: Lost, run: Run, tmp_path: Path) -> None:
+    """If a restored partition has the marker below the cut, else they are aborted; the plan lists each."""
+    with LocalCluster(2, **NEWEST, log_dirs=2, name="cut") as cluster:
+        steps = Restore(run, lost, cluster, tmp_path / "restore")
+        steps.up_to_finish(TORN, "--at", f"@{lost.torn_at}", "--replication-factor", "2")
+        notes = re.findall(r"open at \d+: (\w+ \(.+\))$", (steps.directory / "plan.txt").read_text(), re.MULTILINE)
+        nowhere = "abort (no restored partition has its marker)"
+        assert notes == [nowhere, "commit (as in torn-0)", nowhere, "abort (as in torn-0)"]
+        found = {
+            level: sorted((partition, record.value) for (_, partition, _), record in records.items())
+            for level, records in read_all(cluster, [TORN]).items()
+        }
+        assert found == {
+            "read_committed": [(0, COMMITTED), (1, COMMITTED)],
+            "read_uncommitted": [
+                (0, ABORTED),
+                (0, ABORTED),
+                (0, COMMITTED),
+                (1, COMMITTED),
+                (2, ABORTED),
+                (3, ABORTED),
+            ],
+        }
 
 
 @pytest.mark.full
