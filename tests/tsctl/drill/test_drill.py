@@ -181,7 +181,7 @@ def test_a_drill_that_is_ended_ends_its_broker(shipped: Shipped, tmp_path: Path,
 def test_a_broker_that_cannot_listen_is_shown_with_its_output(
     shipped: Shipped, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process takes the port that was free, and accepts connections; nothing is left."""
+    """Another process opens the port that was free, and accepts connections; nothing is left."""
     taken: list[socket.socket] = []
     form = ThrowawayBroker.format
 

@@ -47,7 +47,7 @@ def test_created_topics_keep_everything_until_their_configurations_are_set(clust
 def test_offsets_that_a_broker_does_not_have_yet_are_requested_again(
     cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One broker can lead a new partition before another one knows the topic."""
+    """One broker can lead a new partition before another one has the topic."""
     asked, bounds = list[object](), KafkaCluster.bounds
 
     def unknown_at_first(reading: KafkaCluster, partitions: Mapping[TopicPartition, object]) -> object:
