@@ -28,11 +28,11 @@ from ts_reader.query.timestamps import time_text
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import HeldTopic
 from tsctl.restore.groups import Commit, Commits
-from tsctl.restore.planning import Marker, Planned, batches_of, has_markers, markers_of
+from tsctl.restore.markers import Marker, has_markers, markers_of
+from tsctl.restore.planning import Planned, batches_of, listed
 
 _TIMEOUT_MS: Final = 60_000  # `transaction.timeout.ms`: Kafka aborts a transaction that takes longer
 _ROLLED_MS: Final = 7 * 86_400_000  # `segment.ms`: so much later a quiet partition of `__consumer_offsets` is shipped
-_LISTED: Final = 10  # partitions of one group
 
 
 def with_producers(commits: Commits, topic: HeldTopic) -> Commits:
@@ -113,8 +113,8 @@ def group_notes(
         if behind or ahead:
             notes.append(
                 f"{about}, as of {time_text(commit.time)}"
-                + (f"; behind {_listed(behind)}: their input is processed again, and the output doubled" * bool(behind))
-                + (f"; ahead of {_listed(ahead)}: output that is missing there is not made again" * bool(ahead))
+                + (f"; behind {listed(behind)}: their input is processed again, and the output doubled" * bool(behind))
+                + (f"; ahead of {listed(ahead)}: output that is missing there is not made again" * bool(ahead))
             )
     return tuple(notes)
 
@@ -199,8 +199,3 @@ def _newest_time(part: Planned) -> int:
     """Return the newest time of the segments that may have markers, in ms since the epoch; -1 if one is unknown."""
     times = [copy.metadata.time_max for step in part.ranges if has_markers(step) for copy in step.copies]
     return -1 if None in times else max((time for time in times if time is not None), default=-1)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

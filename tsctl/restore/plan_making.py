@@ -20,7 +20,8 @@ from tsctl.restore.commands_for import commands_of
 from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, Seed, TopicPlan
 from tsctl.restore.exactly_once import group_notes
 from tsctl.restore.groups import Commits, newest_commits, plan_groups
-from tsctl.restore.planning import Planned, end_transactions, new_plan_id, plan_partition, replicas_of
+from tsctl.restore.markers import end_transactions
+from tsctl.restore.planning import Planned, new_plan_id, plan_partition, replicas_of
 from tsctl.restore.transactions import Coordinated, naming
 from tsctl.snapshots import snapshot_at
 

@@ -5,8 +5,9 @@ below the end of a partition with transactions reads all of it, because an open 
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog
@@ -15,25 +16,26 @@ from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole as PlannedHole
 from ts_common.archive.plan import ReadRange
-from ts_common.archive.restored import Ended, Outcome
+from ts_common.archive.restored import Ended
 from ts_common.archive.segment_metadata import TxnIndexState, known_crc32c
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import QueryError
+from ts_common.errors import CorruptData, QueryError
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader
-from ts_common.log_format.markers import ABORT, COMMIT, read_markers
-from ts_common.model import TopicPartition
+from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from ts_reader.query.timestamps import time_text
+from ts_reader.reading.missing_markers import may_be_lost
+from ts_reader.reading.transactions import find_hidden
 from tsctl.restore.chain import Batch, clean, read_batches, united
 from tsctl.restore.documents import Hole, PartitionPlan, Source, Step
-from tsctl.restore.transactions import Coordinated, OpenTransaction, Transactions
+from tsctl.restore.transactions import OpenTransaction, Transactions
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 UNCUT: Final = frozenset({"_schemas"})  # records refer to its newest entries
 MOST_OLDER_PERCENT: Final = 1  # records beyond a cut by time that are not later than it
+_NAMED: Final = 10  # in a note
 _DAMAGED: Final = "the broker's file was damaged there; transactions that ended there show as committed"
-_OUTCOMES: Final = {ABORT: Outcome.ABORT, COMMIT: Outcome.COMMIT}
 
 
 @dataclass(slots=True)
@@ -117,154 +119,86 @@ def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None
             planned.ranges.append(_as_one_log(planned, step))
             planned.holes += _damaged(planned, planned.ranges[-1])
     _note_copies(planned)
-    _find_open(planned)
+    _find_transactions(planned)
     return planned
 
 
-def end_transactions(
-    parts: Sequence[Planned], coordinated: Iterable[Coordinated] = (), *, aborts: bool = True
-) -> dict[TopicPartition, list[Ended]]:
-    """Return the ends of the transactions that are open at the end of each partition.
-
-    A transaction has its true end if another partition has a marker of it below its cut, or its coordinator describes
-    it. Else it is aborted, or left open for its coordinator. A marker is of the same transaction if it is of the same
-    producer and not older than the transaction's newest record: the next transaction of a producer begins after all
-    markers of this one.
-
-    Args:
-        coordinated: what the coordinators of a running cluster describe.
-        aborts: whether a transaction without an outcome is aborted, and not left open.
-    """
-    wanted = {one.producer_id for part in parts for one in part.still_open}
-    if not wanted:
-        return {part.keys.partition: [] for part in parts}
-    since = min(one.time for part in parts for one in part.still_open)
-    markers = [marker for part in parts for marker in markers_of(part, since, wanted)]
-    known = {each.producer_id: each for each in coordinated}
-    found: dict[TopicPartition, list[Ended]] = {}
-    for part in parts:
-        found[part.keys.partition] = ended = []
-        for one in part.still_open:
-            outcome, why = _end_of(one, part.keys.partition, markers, known)
-            if outcome is None and aborts:
-                outcome = Outcome.ABORT
-            if outcome is not None:
-                ended.append(Ended(one.producer_id, one.producer_epoch, one.first_offset, outcome))
-            part.notes.append(
-                f"the transaction of producer {one.producer_id} from offset {one.first_offset} on is open at "
-                f"{part.end}: {outcome or 'left open'} ({why})"
-            )
-    return found
-
-
-def _end_of(
-    one: OpenTransaction,
-    partition: TopicPartition,
-    markers: Iterable["Marker"],
-    known: Mapping[int, Coordinated],
-) -> tuple[Outcome | None, str]:
-    """Return the end of a transaction, and why; None if it is unknown."""
-    if (marker := _true_end(one, partition, markers)) is not None:
-        return marker.outcome, f"as in {marker.partition}"
-    coordinated = known.get(one.producer_id)
-    if coordinated is not None and (outcome := coordinated.outcome_of(one)) is not None:
-        return outcome, f"as its coordinator has of {coordinated.transactional_id}"
-    return None, "no restored partition has its marker" + (", nor its coordinator its outcome" if known else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A marker that ends a transaction.
-
-    Attributes:
-        begun: producer epoch of the transaction's batches in its partition; None if unknown.
-        time: ms since the epoch, the leader's clock.
-    """
-
-    partition: TopicPartition
-    producer_id: int
-    producer_epoch: int
-    begun: int | None
-    time: int
-    outcome: Outcome
-
-
-def _true_end(one: OpenTransaction, partition: TopicPartition, markers: Iterable[Marker]) -> Marker | None:
-    # With transaction.version 2 a marker has the next epoch of its producer.
-    epochs = {one.producer_epoch, one.producer_epoch + 1}
-    same = [
-        each
-        for each in markers
-        if each.producer_id == one.producer_id
-        and each.producer_epoch in epochs
-        and each.begun in {None, one.producer_epoch}
-    ]
-    # Producers choose the times of records, brokers those of markers. Markers of the partition itself are earlier.
-    earlier = max((each.time + 1 for each in same if each.partition == partition), default=one.time)
-    after = [each for each in same if each.partition != partition and each.time >= max(one.time, earlier)]
-    return min(after, key=lambda marker: marker.time, default=None)
-
-
-def markers_of(
-    part: Planned, since: int, producers: Collection[int] | None = None, *, with_last: bool = False
-) -> Iterator[Marker]:
-    """Yield the markers in a partition that are not older than a time.
-
-    Args:
-        since: ms since the epoch.
-        producers: whose markers; None for all.
-        with_last: whether to read the last segments with markers too, however old they are.
-
-    Raises:
-        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
-    """
-    begun: dict[int, int] = {}  # epoch of the newest batch, by producer
-    last = max((at for at, step in enumerate(part.ranges) if has_markers(step)), default=-1) if with_last else -1
-    for number, step in enumerate(part.ranges):
-        is_old = all(each.metadata.time_max is not None and each.metadata.time_max < since for each in step.copies)
-        if number != last and (is_old or not has_markers(step)):
-            begun.clear()
-            continue
-        for header, data in batches_of(part, step):
-            if header.is_transactional and not header.is_control:
-                begun[header.producer_id] = header.producer_epoch
-            if not header.is_control or not (with_last or header.max_timestamp >= since):
-                continue
-            if producers is not None and header.producer_id not in producers:
-                continue
-            for _, kind in read_markers(header, bytes(data[HEADER_SIZE:])):
-                if kind in _OUTCOMES:
-                    yield Marker(
-                        part.keys.partition,
-                        header.producer_id,
-                        header.producer_epoch,
-                        begun.pop(header.producer_id, None),
-                        header.max_timestamp,
-                        _OUTCOMES[kind],
-                    )
-
-
-def has_markers(step: ReadRange) -> bool:
-    """Return whether a range may have markers."""
-    return any(copy.metadata.control != 0 for copy in step.copies)
-
-
-def _find_open(part: Planned) -> None:
-    """Find the transactions that are open at the end."""
+def _find_transactions(part: Planned) -> None:
+    """Find the transactions that are open at the end; note those that a hole cuts, or whose marker is missing."""
     stable = part.view.last_stable_offset
     is_known = stable is not None and (part.end == part.view.end or _has_no_marker(part.view))
     part.stable = min(stable, part.end) if is_known and stable is not None else part.view.start
-    transactions, reached = Transactions(), None
+    hidden = _hidden(part)
+    has_holes = any(one.end < other.start for one, other in pairwise(part.ranges))
+    begin = part.view.start if hidden or has_holes else part.stable
+    transactions, reached = Transactions(), begin
+    aborted: list[AbortedTransaction] = []
+    cut: list[str] = []
     for step in part.ranges:
-        if step.end <= part.stable:
+        if step.end <= begin:
             continue
-        if reached is not None and step.start > reached:
-            transactions.open.clear()  # the restore aborts them where offsets are lost
+        if step.start > reached:  # the restore aborts them where offsets are lost
+            aborted += (
+                AbortedTransaction(one.producer_id, one.first_offset, reached, 0) for one in transactions.by_offset
+            )
+            where = f"where offsets {reached} to {step.start - 1} are lost"
+            cut += (f"{_name(one.producer_id, one.first_offset)} {where}" for one in transactions.by_offset)
+            transactions.open.clear()
         reached = step.end
         for header, data in batches_of(part, step):
-            if header.last_offset >= part.stable:
-                transactions.add(header, bytes(data[HEADER_SIZE:]) if header.is_control else b"")
-    part.still_open = tuple(transactions.by_offset)
+            if header.last_offset >= begin:
+                aborted += transactions.add(header, bytes(data[HEADER_SIZE:]) if header.is_control else b"")
+    part.still_open = tuple(one for one in transactions.by_offset if one.first_offset >= part.stable)
+    if cut:
+        part.notes.append(f"{counted(len(cut), 'transaction')} cut by a hole, and aborted there: {listed(cut)}")
+    shown = [
+        f"{_name(one.producer_id, one.first_offset)} to {one.last_offset}"
+        for one in hidden
+        if one.last_offset < part.end and not any(_is_within(one, other) for other in aborted)
+    ]
+    if shown:
+        part.notes.append(
+            f"{counted(len(shown), 'aborted transaction')} shown as committed after the restore, because compaction or "
+            f"damage removed the marker: {listed(shown)}"
+        )
+
+
+def _hidden(part: Planned) -> Sequence[AbortedTransaction]:
+    """Return the transactions that readers hide below a hole-free end; none if every marker is in the segments.
+
+    Copies of other leaders and indexes show them, although the marker is not there any more.
+    """
+    copies = [copy for step in part.ranges for copy in step.copies]
+    if not may_be_lost(copies) and not any(copy.metadata.corruptions for copy in copies):
+        return ()
+    stable = part.view.last_stable_offset
+    try:
+        found = find_hidden(
+            part.store, part.view, part.view.start, part.end if stable is None else min(stable, part.end)
+        )
+    except CorruptData as error:
+        part.notes.append(f"aborted transactions without a marker are not listed, but shown as committed: {error}")
+        return ()
+    cut = {(one.producer_id, one.first) for one in found.cut_off}
+    return [one for one in found.transactions if (one.producer_id, one.first_offset) not in cut]
+
+
+def _is_within(one: AbortedTransaction, other: AbortedTransaction) -> bool:
+    return (
+        one.producer_id == other.producer_id
+        and other.first_offset <= one.first_offset
+        and one.last_offset <= other.last_offset
+    )
+
+
+def _name(producer_id: int, first_offset: int) -> str:
+    return f"producer {producer_id} from offset {first_offset}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _has_no_marker(view: PartitionView) -> bool:

@@ -21,7 +21,8 @@ from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.restore.chain import read_batches
 from tsctl.restore.documents import PartitionPlan, Staged
 from tsctl.restore.fetching import PartitionFetch
-from tsctl.restore.planning import Planned, end_transactions, plan_partition
+from tsctl.restore.markers import end_transactions
+from tsctl.restore.planning import Planned, plan_partition
 from tsctl.restore.transactions import Coordinated
 
 TIME = 1_700_000_000_000
@@ -211,10 +212,39 @@ def test_a_transaction_that_a_hole_cuts_is_aborted_there(archive: MadeArchive, t
     archive.put_segment("t", 20, data(20, 7) + marker(21, 7, 1))
     archive.commit("t", 22, highest_base=20, last_stable_offset=22)
     plan = plan_of(archive)
+    assert plan.notes == (
+        "1 transaction cut by a hole, and aborted there: producer 7 from offset 5 where offsets 6 to 19 are lost",
+    )
     _, files = fetched(archive, plan, tmp_path / "t-0")
     assert ([(hole.start, hole.end) for hole in plan.lost], plan.ended) == ([(6, 20)], ())
     assert markers(files[f"{6:020d}.log"]) == [(6, 7, 3, 0)]
     assert read_transaction_index(files[f"{6:020d}.txnindex"]) == (AbortedTransaction(7, 5, 6, 7),)
+
+
+def test_an_aborted_transaction_whose_marker_compaction_removed_is_noted(archive: MadeArchive) -> None:
+    """One copy has its records, and the later one neither them nor the marker: readers hide what the restore shows."""
+    kept = batches((0, 4))
+    archive.put_segment("t", 0, kept + data(4, 7) + data(5, 7) + data(6, 8) + marker(7, 8, 0) + batches((8, 10)))
+    archive.put_segment("t", 0, kept + batches((8, 9), (14, 15)), variant=True, late=True)
+    archive.commit("t", 15, last_stable_offset=15)
+    (note,) = [note for note in plan_of(archive).notes if "shown as committed" in note]
+    assert note == (
+        "2 aborted transactions shown as committed after the restore, because compaction or damage removed the marker: "
+        "producer 7 from offset 4 to 4, producer 7 from offset 5 to 5"
+    )
+    assert not any("shown as committed" in note for note in plan_of(archive, end=4).notes)
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_an_aborted_transaction_whose_marker_is_damaged_is_noted(archive: MadeArchive, is_damaged: bool) -> None:
+    """The broker's `.txnindex` has it; so does the restored one, if only other batches are damaged."""
+    end, rest = bytearray(marker(1, 7, 0)), bytearray(batches((2, 4)))
+    (end if is_damaged else rest)[-1] ^= 1
+    index = AbortedTransaction(7, 0, 1, 2).encode()
+    archive.put_segment("t", 0, data(0, 7) + bytes(end) + bytes(rest) + batches((4, 9)), end=9, txnindex=index)
+    archive.commit("t", 9, last_stable_offset=9)
+    notes = [note for note in plan_of(archive).notes if "shown as committed" in note]
+    assert [note.endswith(": producer 7 from offset 0 to 1") for note in notes] == [True] * is_damaged
 
 
 def test_a_torn_transaction_gets_the_end_that_another_partition_has(archive: MadeArchive) -> None:
