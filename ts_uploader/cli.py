@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from ts_common.endpoints.provider import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, OperatorError, TransientError
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
-from ts_common.option_groups import version_option
+from ts_common.option_groups import version_option, with_groups
 from ts_uploader import findings
 from ts_uploader.agent import Agent
 from ts_uploader.environment import CHOICE_OF_FILE, Environment, EnvironmentProvider, ServerPropertiesEnvironment
@@ -32,17 +33,42 @@ log = structlog.get_logger()
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
-_ServerProperties = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="KAFKA_SERVER_PROPERTIES",  # which the unit's environment file sets
-        help="The broker's file, with broker.id or node.id, log.dirs, zookeeper.connect or listeners.",
-    ),
-]
-_ClusterId = Annotated[
-    str | None, typer.Option(help="Name of the properties file and part of every key; default: from meta.properties.")
-]
-_EnvironmentProvider = Annotated[str | None, typer.Option(help="module:Class that describes the broker instead.")]
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """The options that name a broker (`ts_common.option_groups`)."""
+
+    server_properties: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="KAFKA_SERVER_PROPERTIES",  # which the unit's environment file sets
+            help="The broker's file, with broker.id or node.id, log.dirs, zookeeper.connect or listeners.",
+        ),
+    ] = None
+    cluster_id: Annotated[
+        str | None,
+        typer.Option(help="Name of the properties file and part of every key; default: from meta.properties."),
+    ] = None
+    environment_provider: Annotated[
+        str | None, typer.Option(help="module:Class that describes the broker instead.")
+    ] = None
+
+    def load(self) -> Environment:
+        """Return the broker's environment.
+
+        Raises:
+            ConfigurationError: it cannot be read, or its cluster id cannot name a file.
+        """
+        provider: type[EnvironmentProvider] = ServerPropertiesEnvironment
+        if self.environment_provider is not None:
+            provider = load_class(self.environment_provider, EnvironmentProvider, "--environment-provider")  # type: ignore[type-abstract]
+        environment = provider(self.server_properties, self.cluster_id).load()
+        if not is_cluster_id(environment.cluster_id):
+            raise ConfigurationError(
+                "--environment-provider", [f"cluster id {environment.cluster_id!r} cannot name a file"]
+            )
+        return environment
+
+
 _RunsAlone = typer.Option(help="An option of run; check accepts it, so that it can have the unit's arguments.")
 
 
@@ -52,11 +78,10 @@ def _commands(version: Annotated[bool, version_option("ts-uploader")] = False) -
 
 
 @app.command()
+@with_groups
 def run(
     config_dir: Annotated[Path, typer.Argument(help="Directory of <clusterId>.properties.", metavar="CONFIG_DIR")],
-    server_properties: _ServerProperties = None,
-    cluster_id: _ClusterId = None,
-    environment_provider: _EnvironmentProvider = None,
+    broker: BrokerOptions,
     http_address: Annotated[
         str, typer.Option(help="host:port of the status page, /status.json, /healthz, /readyz, /metrics.")
     ] = "127.0.0.1:9464",
@@ -67,7 +92,7 @@ def run(
     bound_arenas()
     configure_logs(log_format, logging.getLevelNamesMapping()[log_level.upper()])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the configuration is about to be read
-    agent = _build(config_dir, server_properties, cluster_id, environment_provider, http_address)
+    agent = _build(config_dir, broker.load(), http_address)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: agent.stop(signal.Signals(received).name))
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
@@ -75,11 +100,10 @@ def run(
 
 
 @app.command()
+@with_groups
 def check(
     config_dir: Annotated[Path, typer.Argument(help="Directory of <clusterId>.properties.", metavar="CONFIG_DIR")],
-    server_properties: _ServerProperties = None,
-    cluster_id: _ClusterId = None,
-    environment_provider: _EnvironmentProvider = None,
+    broker: BrokerOptions,
     http_address: Annotated[str, _RunsAlone] = "",
     log_format: Annotated[LogFormat | None, _RunsAlone] = None,
     log_level: Annotated[LogLevel | None, _RunsAlone] = None,
@@ -90,38 +114,13 @@ def check(
     del http_address, log_format, log_level
     bound_arenas()
     configure_logs(LogFormat.TEXT, logging.CRITICAL)  # the findings contain all that matters
-
-    def load() -> Environment:
-        return _surroundings(server_properties, cluster_id, environment_provider)
-
-    found = checks.check(load, config_dir, cluster_id)
+    found = checks.check(broker.load, config_dir, broker.cluster_id)
     code = exit_code(found, strict=strict)
     print(findings.as_json(found, code) if as_json else findings.as_text(found), end="")  # noqa: T201
     raise typer.Exit(code)
 
 
-def _surroundings(
-    server_properties: Path | None, cluster_id: str | None, environment_provider: str | None
-) -> Environment:
-    provider: type[EnvironmentProvider] = ServerPropertiesEnvironment
-    if environment_provider is not None:
-        provider = load_class(environment_provider, EnvironmentProvider, "--environment-provider")  # type: ignore[type-abstract]
-    environment = provider(server_properties, cluster_id).load()
-    if not is_cluster_id(environment.cluster_id):
-        raise ConfigurationError(
-            "--environment-provider", [f"cluster id {environment.cluster_id!r} cannot name a file"]
-        )
-    return environment
-
-
-def _build(
-    config_dir: Path,
-    server_properties: Path | None,
-    cluster_id: str | None,
-    environment_provider: str | None,
-    http_address: str,
-) -> Agent:
-    environment = _surroundings(server_properties, cluster_id, environment_provider)
+def _build(config_dir: Path, environment: Environment, http_address: str) -> Agent:
     path = config_dir / f"{environment.cluster_id}.properties"
     if config_dir.is_file():
         raise ConfigurationError(str(config_dir), ["this is a file; name the directory that contains it"])

@@ -84,17 +84,16 @@ def add_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, wanted: Hold, war
         CorruptData, NewerFormat: the hold of this name cannot be read.
         StoreUnavailable, AccessDenied, BucketMissing, OutcomeUnknown: a store failed; `warn` got what some have.
     """
-    found = [(store, read_hold(store, keys, wanted.name)) for store in stores]
+    read = [(store, read_hold(store, keys, wanted.name)) for store in stores]
+    found = [(store, existing[0]) for store, existing in read if existing is not None]
     for store, existing in found:
-        if existing is not None:
-            _refuse_other_terms(store, existing[0], wanted)
-    lacking = [store for store, existing in found if existing is None]
+        _refuse_other_terms(store, existing, wanted)
+    lacking = [store for store, existing in read if existing is None]
     own = {store.location: _identity(store) if wanted.two_people else store.identity() for store in lacking}
-    former = next((existing[0] for _, existing in found if existing is not None), None)
-    if former is not None:
-        wanted = replace(wanted, time=former.time)
-        _warn_of_two(former, wanted, own.values(), warn)
-    have = [store.location for store, existing in found if existing is not None]
+    if found:
+        wanted = replace(wanted, time=found[0][1].time)
+        _warn_of_two(found[0][1], wanted, own.values(), warn)
+    have = [store.location for store, _ in found]
     for store in lacking:
         try:
             _put(store, keys, replace(wanted, set_by=own[store.location]))

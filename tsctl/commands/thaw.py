@@ -75,8 +75,7 @@ def thaw(
             output.warn(warning)
         objects = [*chain.from_iterable(in_threads(lambda one: cold_objects(*one, span), catalogs, most=4))]
         check_tier(objects, tier)
-        frozen = [each for each in objects if each.state.is_frozen]
-        _show(frozen, output)
+        frozen = _show(objects, output)
         work = Thaw(days, tier)
         requested = 0 if dry_run else work.request(objects)
         if requested:
@@ -125,8 +124,9 @@ def _checked_span(topic: str, start: str | None, end: str | None) -> Span:
     )
 
 
-def _show(frozen: Sequence[ColdObject], output: Output) -> None:
-    """Write a line for each partition with frozen objects."""
+def _show(objects: Sequence[ColdObject], output: Output) -> list[ColdObject]:
+    """Write a line for each partition with frozen objects, and return these."""
+    frozen = [each for each in objects if each.state.is_frozen]
     if not frozen:
         output.text("no object of the range is frozen")
     by_partition: dict[str, list[ColdObject]] = {}
@@ -140,6 +140,7 @@ def _show(frozen: Sequence[ColdObject], output: Output) -> None:
             f"{directory}: {counted(len(cold), 'frozen object')}, {size(sum(each.size for each in cold))} ({named}); "
             f"thaws in progress: {running:,}"
         )
+    return frozen
 
 
 def _wait(work: Thaw, objects: Sequence[ColdObject], frozen: int, output: Output) -> list[ColdObject]:

@@ -134,25 +134,26 @@ def run_verification(
     beside = beside or ClusterOptions()
     cluster = _cluster(beside)
     choose = chooser(wanted.topics or ())
-    verified: list[Verified] = []
+    coverages: list[Coverage] = []
+    findings: list[Finding] = []
     known: set[str] = set()
     held: set[int] = set()
     with _stores(name) as stores:
-        name = settled(name, [store for _, store in stores])
+        alone = [store for _, store in stores]
+        name = settled(name, alone)
         for endpoint, store in stores:
             found, verifier = _verify(name, wanted, endpoint, store, output)
-            verified.append(found)
+            coverages += found.coverages
+            findings += found.all_findings
             known |= verifier.topics
             held |= verifier.partitions
         if cluster is None:
-            _check_known(name, wanted, known, [store for _, store in stores])
+            _check_known(name, wanted, known, alone)
             check_partitions(wanted.partitions or frozenset(), held, filter(choose, sorted(known)))
-        coverages = tuple(coverage for found in verified for coverage in found.coverages)
-        findings = [finding for found in verified for finding in found.all_findings]
         if not wanted.topics and wanted.partitions is None:
             for endpoint, store in stores:
                 findings += rules_findings(store, name.keys, frozenset(endpoint.options.storing.tags), output.warn)
-        hidden = _hidden(name, [store for _, store in stores], output) if beside.versions else None
+        hidden = _hidden(name, alone, output) if beside.versions else None
         sides = None
         if cluster is not None:
             seen = _audited(name, wanted, cluster, stores, coverages)
@@ -160,7 +161,7 @@ def run_verification(
             findings = [*with_cluster(findings, sides), *seen.findings]
             if wanted.depth is Depth.FULL:
                 findings += _compared(stores, name, cluster, sides, output)
-    return Verification(coverages, tuple(worst_first(findings)), sides, hidden)
+    return Verification(tuple(coverages), tuple(worst_first(findings)), sides, hidden)
 
 
 def _audited(
