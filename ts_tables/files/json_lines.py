@@ -14,7 +14,7 @@ The columns of a parser are as `ts_tables.files.json_columns` has them.
 
 import base64
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, Final
 
@@ -174,20 +174,16 @@ def _column(lines: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
         raise ValueError(f"{name} is no whole number")
     if _is_bytes(field):
         values = [_bytes_of(line, name) for line in lines]
-    elif name in _TIMES:
-        values = [None if value is None else _microseconds(value) for value in values]
-    elif name == MILLISECONDS:
-        times = [line.get("timestamp") for line in lines]
-        values = [None if value is None else _milliseconds(value) for value in times]
-    elif name == _HEADERS:
-        values = [value if value is None else list(map(_header_of, value)) for value in values]
+    elif name in _READ:
+        member, read = _READ[name]
+        values = [None if line.get(member) is None else read(line[member]) for line in lines]
     else:
         return column_of(values, field.type)
     return pa.array(values, field.type)
 
 
-def _header_of(header: Mapping[str, Any]) -> dict[str, Any]:
-    return {"key": header["key"], "value": _bytes_of(header, "value")}
+def _headers(headers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"key": header["key"], "value": _bytes_of(header, "value")} for header in headers]
 
 
 def _bytes_of(line: Mapping[str, Any], name: str) -> bytes | None:
@@ -205,3 +201,11 @@ def _microseconds(value: str | int) -> int:
 
 def _milliseconds(value: str | int) -> int:
     return value if isinstance(value, int) else (datetime.fromisoformat(value) - _EPOCH) // timedelta(milliseconds=1)
+
+
+# By column: the member that it is read from, and how.
+_READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    **{name: (name, _microseconds) for name in _TIMES},
+    MILLISECONDS: ("timestamp", _milliseconds),
+    _HEADERS: (_HEADERS, _headers),
+}
