@@ -196,6 +196,13 @@ def write_page(file: Path, option: str, text: str) -> None:
         raise ConfigurationError(SOURCE, [f"{option}={file}: it cannot be written: {error}"]) from error
 
 
+def umask() -> int:
+    """Return the rights that new files of this process lack."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def flush() -> None:
     """Write the buffer out.
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.printable import printable
 from tsctl.json_lines import json_line
-from tsctl.output import Output
+from tsctl.output import Output, umask
 
 TABLE_ROWS: Final = 1000  # a table is for people
 _ROWS: Final = 4096  # converted at once
@@ -155,16 +155,10 @@ def complete_file(path: Path, option: str = "--output") -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~umask())
         os.link(temporary, path)  # unlike a rename, it does not replace a file that appeared meanwhile
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _rows(batches: Batches) -> Iterator[tuple[Any, ...]]:

@@ -51,7 +51,8 @@ from tsctl.archive_options import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.output import Advance, Output, size
+from tsctl.output import Advance, Output, size, umask
+from tsctl.restore.files import sync_directory
 from tsctl.scan_options import (
     WORDING,
     FromOption,
@@ -191,11 +192,11 @@ class _Writer:
             files = [self._segment(copy, partial) for copy in fetched.copies]
             description = self._description(files)
             (partial / RANGE_NAME).write_text(json.dumps(description, indent=1) + "\n")
-            partial.chmod(0o777 & ~_umask())
+            partial.chmod(0o777 & ~umask())
             for path in (partial, *(path for path in partial.iterdir() if path.is_dir())):
-                _to_disk(path)
+                sync_directory(path)
             partial.rename(parent / str(partition))
-            _to_disk(parent)
+            sync_directory(parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -326,17 +327,3 @@ def _files_of_ours(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OperatorError(f"{error.filename or directory}: {error.strerror or error}") from error
-
-
-def _to_disk(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
