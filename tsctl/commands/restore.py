@@ -1,6 +1,6 @@
 """`tsctl restore`: puts a lost cluster back as files, at its original offsets (docs/restore.md).
 
-`mirror` lets Kafka's MirrorMaker copy the records into a running cluster instead (docs/restore.md#into-a-running-cluster).
+`mirror` lets Kafka's MirrorMaker copy the records into a running cluster instead (docs/restore.md).
 """
 
 import re

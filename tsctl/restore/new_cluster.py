@@ -270,12 +270,8 @@ def create_topics(cluster: NewCluster, plan: RestorePlan, configurations: Mappin
 
 def _wait_for_leaders(
     cluster: NewCluster, plan: RestorePlan
-) -> tuple[
-    dict[str, KafkaTopic],
-    dict[TopicPartition, tuple[list[int], list[int], int]],
-    dict[TopicPartition, tuple[int, int]],
-]:
-    """Return `topics`, `replicas` and `bounds`, once each partition has a leader and all its replicas in sync.
+) -> tuple[dict[str, KafkaTopic], dict[TopicPartition, tuple[list[int], list[int], int]]]:
+    """Return `topics` and `replicas`, once each partition has a leader and all its replicas in sync.
 
     Raises:
         ClusterAway: a partition has not in time.
@@ -290,7 +286,7 @@ def _wait_for_leaders(
                 if name.topic not in ids or name not in found or not _is_led(found[name], len(part.replicas))
             ]
             if not missing:
-                return ids, found, cluster.reading.bounds(plan.partitions)
+                return ids, found
         except ClusterAway as error:
             missing = [str(error)]
         if time.monotonic() > deadline:

@@ -24,8 +24,7 @@ PLAN = RestorePlan(
     {"t": TopicPlan("t", {0: PART}, {})},
     GroupsPlan("none", None, {"g": {T0: 3}}),
     (),
-    (),
-    SEED,
+    seed=SEED,
 )
 GOOD = Serving(
     {1: "a:1", 2: "b:1", 9: "c:1"},
