@@ -40,7 +40,7 @@ from ts_reader.query.timestamps import time_text
 
 _UNNAMED = (
     "{location} gives no identity of these credentials, which the rule of two people needs: use an access key of a "
-    "user, or a role of AWS whose STS is reached (docs/holds.md)"
+    "user, or a role of AWS whose STS is reached (docs/retention.md)"
 )
 
 
@@ -244,7 +244,7 @@ def _refuse_same(name: str, own: Sequence[str], setters: Sequence[str | None]) -
         if setter is None:
             raise OperatorError(
                 f"hold {name}: it has the rule of two people, and does not name who set it; nothing was changed; "
-                "docs/holds.md describes the way out"
+                "docs/retention.md describes the way out"
             )
         for who in own:
             if is_same_identity(who, setter):

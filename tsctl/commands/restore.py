@@ -321,26 +321,28 @@ def finish(
     from tsctl.restore.new_cluster import check_offsets, configure_topics  # noqa: PLC0415  (librdkafka)
 
     plan, is_mirrored = restored.plan, restored.mirror_file.exists()
+    if plan.seed is not None:
+        plan = plan.at_homes
     partitions, groups = counted(len(plan.partitions), "partition"), counted(len(plan.groups.offsets), "group")
     if is_mirrored:
         _check_mirror(restored, cluster, source_config)
         output.text(f"{partitions}: MirrorMaker has copied all records")
         _say_not_copied(plan, output)
     else:
-        check_offsets(cluster, plan if plan.seed is None else plan.at_homes, restored.created())
+        check_offsets(cluster, plan, restored.created())
         output.text(f"{partitions}: start, end and in-sync replicas as planned")
     if not configurations:
         if is_mirrored:
             output.text(f"{groups}: offsets translated; {_begin_untranslated(plan, cluster)} set to the first offset")
-        elif plan.seed is None:
+        elif restored.plan.seed is None:
             _set_offsets(cluster, plan, output)
-        for line in restored.plan.commands:
+        for line in plan.commands:
             output.text(line)
         output.text("next: tsctl restore finish --configurations")
         return
     deleted = False
-    defaults = cluster.reading.retention_defaults(restored.plan.brokers)
-    for name, topic in restored.plan.topics.items():
+    defaults = cluster.reading.retention_defaults(plan.brokers)
+    for name, topic in plan.topics.items():
         for number, part in topic.partitions.items():
             dues = [due_by_retention(part, topic.configurations, now_ms(), defaults[each]) for each in part.replicas]
             if found := [due for due in dues if due is not None]:
@@ -348,8 +350,8 @@ def finish(
                 output.text(f"{name}-{number}: Kafka deletes offsets below {due.below}, {size(due.size)}: {due.why}")
     if deleted and not approve:
         raise QueryError("nothing was changed; if Kafka may delete that, repeat the command with --approve")
-    configure_topics(cluster, restored.plan)
-    output.text(f"{counted(len(restored.plan.topics), 'topic')}: configurations set")
+    configure_topics(cluster, plan)
+    output.text(f"{counted(len(plan.topics), 'topic')}: configurations set")
 
 
 def _set_offsets(cluster: "NewCluster", plan: RestorePlan, output: Output) -> None:
