@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from dev.local.kafka.cluster import LocalCluster, Mode, wait_for
 from dev.local.oracle import OracleRecord, dump
@@ -35,7 +36,7 @@ from ts_common.model import TopicPartition
 from ts_reader import Archive as Reader
 from tsctl.restore.new_cluster import NewCluster
 from tsctl.restore.serving_cluster import RATE
-from tsctl.verify.kafka_cluster import KafkaCluster
+from tsctl.verify.kafka_cluster import KafkaCluster, metadata_of
 
 _SECONDS = 120
 
@@ -109,7 +110,7 @@ def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: P
             seed.start()
             NewCluster(cluster.bootstrap, {}, SEED).create("late", [[SEED]], {})
             refused("broker 9 has other replicas: late-0", "move", *brokers)
-            cluster.delete_topic("late")
+            delete_topic(cluster, "late")
             serving = NewCluster(cluster.bootstrap, {}, SEED)
             serving.configure_broker(1, RATE, "1000")
             refused(f"{RATE}=1000 is set", "move", *brokers, "--throttle", "50")
@@ -129,6 +130,13 @@ def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: P
         record = Restored.read(archive.store, archive.keys.restored)
         assert record is not None
         assert record.topics.keys() == {f"t~{topic_id}"}
+
+
+def delete_topic(cluster: LocalCluster, name: str) -> None:
+    """Delete a topic by a broker that clients reach: `LocalCluster` can draw the seed."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    metadata_of(admin, SEED)
+    admin.delete_topics([name])[name].result(_SECONDS)
 
 
 @pytest.mark.full
