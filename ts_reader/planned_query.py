@@ -248,7 +248,7 @@ class PlannedQuery:
                 return summarize_split(shared_store(split.location, split.connection), split, detail, column)
 
             threads = max(1, min(_MOST_THREADS, self._memory_limit // _SPLIT_BYTES))
-            for split, found in zip(unread, in_threads(read, unread, most=threads), strict=True):
+            for split, found in zip(unread, in_threads(read, unread, most=threads, at_once=True), strict=True):
                 totals.setdefault(split.ranges[0].copies[0].keys.partition, Totals()).add(found)
         return totals
 

@@ -16,11 +16,13 @@ with a non-zero code, and its supervisor restarts it.
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.call_waits import CallWaits
 from ts_common.config.cluster_config import ClusterConfig
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.model import TopicPartition
@@ -33,7 +35,7 @@ from ts_uploader.log_dirs.deleted_directories import reported_end
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.main_loop import BacklogRequest, Inbox, MainLoop, ReloadRequest, StopRequest, supervised_thread
-from ts_uploader.messages.results import LookDue
+from ts_uploader.messages.results import LookDue, Result
 from ts_uploader.messages.tasks import AnyTask, Rescan, Ship
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import GAP_UNRECORDED, GAP_WRITTEN_OVER, CountedElsewhere, Metrics
@@ -64,7 +66,7 @@ log = structlog.get_logger()
 
 SCAN_SECONDS = 30.0  # between scans of all directories: inotify makes detection fast, scans make it certain
 STOP_SECONDS = 20.0  # for uploads that run at SIGTERM; systemd waits 90 by default
-_LOOKUP_THREADS = 8  # after a start the position of every partition is read, and each read only waits for its answer
+_LOOKUP_THREADS = 8  # after a start the position of every partition is read; one thread, while that does not wait
 _BACKLOG_SECONDS = 5.0
 _MILLISECONDS = 1000
 
@@ -117,6 +119,7 @@ class Agent:
         self._queues = TaskQueues(self._urgency)
         self._blocked = BlockedPartitions()
         # Work.
+        self._lookup_waits = CallWaits()
         self._progress = Progress(config.upload_timeout_seconds)
         self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         self._ends = HighWatermarksWriter(
@@ -255,18 +258,29 @@ class Agent:
             services["reporter"] = self._reporting.run
         return [
             *(supervised_thread(name, target, self._inbox) for name, target in services.items()),
-            *(self._worker(f"lookup-{n}", queues.lookups) for n in range(_LOOKUP_THREADS)),
+            self._worker("lookup-0", queues.lookups, self._lookup_waits.measure),
+            *(
+                self._worker(f"lookup-{n}", queues.lookups, begin=self._lookup_waits.prevail.wait)
+                for n in range(1, _LOOKUP_THREADS)
+            ),
             *(self._worker(f"commit-{n}", queues.commits) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", queues.uploads) for n in range(upload_threads)),
         ]
 
-    def _worker(self, name: str, tasks: WorkQueue[AnyTask]) -> threading.Thread:
+    def _worker(
+        self,
+        name: str,
+        tasks: WorkQueue[AnyTask],
+        measure: Callable[[Callable[[], Result | None]], Result | None] = lambda run: run(),
+        begin: Callable[[], object] = lambda: None,
+    ) -> threading.Thread:
         def work() -> None:
+            begin()
             while (task := tasks.get()) is not None:
                 if isinstance(task, Rescan):  # the tracker accepts the listing only after this
                     self._inbox.put(LookDue(task.partition, task.generation))
                 with self._progress.doing(type(task).__name__, task.partition):
-                    result = self._runner.run(task)
+                    result = measure(partial(self._runner.run, task))
                 if result is not None:
                     self._inbox.put(result)
 
@@ -363,6 +377,7 @@ class Agent:
         deadline = time.monotonic() + STOP_SECONDS
         self._stores.pace.close()
         self._queues.close()
+        self._lookup_waits.prevail.set()  # the threads that wait for it end
         self._cache_objects.close()
         self._ends.close()
         self._repairs.close()

@@ -27,6 +27,7 @@ from ts_uploader.workers.task_queues import TaskQueues
 log = structlog.get_logger()
 
 _TICK_SECONDS = 2.0
+_WATCH_SECONDS = 0.5  # between calls of `watch`, each with all partitions: a start finds ten thousand one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +120,11 @@ class MainLoop:
         Raises:
             BaseException: a thread of the agent ended with it.
         """
-        next_tick = time.monotonic()
+        next_tick = next_watch = time.monotonic()
         while True:
+            due = min(next_tick, next_watch) if self._local_changed else next_tick
             try:
-                message = self._inbox.get(timeout=max(0.0, next_tick - time.monotonic()))
+                message = self._inbox.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
                 pass
             else:
@@ -130,9 +132,10 @@ class MainLoop:
                     log.info("agent_stopping", reason=message.reason)
                     return
                 self._handle(message)
-                if self._local_changed and self._inbox.empty():
-                    self._local_changed = False
-                    self._watch(frozenset(self.local))
+            if self._local_changed and time.monotonic() >= next_watch:
+                self._local_changed = False
+                self._watch(frozenset(self.local))
+                next_watch = time.monotonic() + _WATCH_SECONDS
             if time.monotonic() >= next_tick:
                 if not self._local_changed:  # the leadership source has the present set of partitions
                     self._tracker.forget_absent()

@@ -84,7 +84,7 @@ def _ask_all(urls: Mapping[str, str], timeout: float, output: Output) -> Sequenc
             advance()
             return answer
 
-        return in_threads(ask, urls.items())
+        return in_threads(ask, urls.items(), at_once=True)
 
 
 def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> Answer:

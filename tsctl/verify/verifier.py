@@ -7,9 +7,8 @@ partition. During the check it holds about half a kilobyte for each segment.
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -35,6 +34,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import OPERATION_POLICY
 from ts_common.wording import counted
 from ts_reader.reading.cluster_file import STUCK_AFTER_SECONDS
+from ts_reader.reading.parallel import in_threads, stream_in_threads
 from tsctl.verify.assumed_ends import assume_copy, extend_to_live_bases
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.finding_kinds import (
@@ -176,14 +176,12 @@ class Verifier:
         threads = self._scope.requests
         if self._scope.depth is Depth.FULL:  # bound by the processor
             threads = min(threads, max(2, os.cpu_count() or 1))
-        with (
-            ThreadPoolExecutor(threads, "segments") as segments,
-            ThreadPoolExecutor(_PARTITIONS_AT_ONCE, "partitions") as partitions,
-        ):
+        with ThreadPoolExecutor(threads, "segments") as segments:
             try:
-                found = list(partitions.map(lambda item: self._partition(item[0], item[1], segments, threads), work))
+                found = in_threads(
+                    lambda item: self._partition(item[0], item[1], segments, threads), work, most=_PARTITIONS_AT_ONCE
+                )
             finally:
-                partitions.shutdown(wait=False, cancel_futures=True)
                 segments.shutdown(wait=False, cancel_futures=True)
         return Verified(tuple(coverage for coverage in found if coverage is not None), tuple(findings))
 
@@ -253,27 +251,25 @@ class Verifier:
         """Check the segments, several in parallel; return the results in the order of the listing."""
         checked: dict[StoredSegment, Checked] = {}
         assumed: set[StoredSegment] = set()
-        waiting: deque[tuple[StoredSegment, SegmentCopy, bool, Future[Checked]]] = deque()
 
-        def take() -> None:
-            segment, guess, noted, answer = waiting.popleft()
-            result = answer.result()
+        def look(
+            item: tuple[StoredSegment, SegmentMetadata | None, int],
+        ) -> tuple[StoredSegment, SegmentCopy, bool, Checked]:
+            segment, noted, following = item
+            guess = assume_copy(listing.catalog.keys, segment, noted, following)
+            return segment, guess, bool(noted), self._look_at(segment, guess, noted, where)
+
+        given = self._with_cache_objects(listing, where, findings)
+        is_full = self._scope.depth is Depth.FULL  # checksums are computed outside of Python
+        for segment, guess, noted, result in stream_in_threads(
+            look, given, most=2 * threads, pool=pool, at_once=is_full
+        ):
             findings.extend(result.findings)
             # An unreadable segment is not a hole.
             checked[segment] = Checked(result.copy or guess, (), result.foreign)
             if not noted and (result.copy is None or result.copy is guess):
                 assumed.add(segment)
             self._report_progress(0, 1)
-
-        for segment, metadata, following in self._with_cache_objects(listing, where, findings):
-            guess = assume_copy(listing.catalog.keys, segment, metadata, following)
-            waiting.append(
-                (segment, guess, bool(metadata), pool.submit(self._look_at, segment, guess, metadata, where))
-            )
-            if len(waiting) > 2 * threads:
-                take()
-        while waiting:
-            take()
         commit = listing.catalog.commit
         return extend_to_live_bases(checked, assumed, commit) if isinstance(commit, Commit) else checked
 
