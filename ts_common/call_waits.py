@@ -1,7 +1,7 @@
 """Whether calls wait more than they compute: then many run at once, and else one.
 
-Python runs one thread at a time, and threads that compute wait for each other, which costs more than the work: on two cores,
-`tsctl ls` of 100,000 segments in a directory needs 6 s of processor on one thread, and 16 s on 32.
+Python runs one thread at a time, and threads that compute wait for each other, which costs more than the work: on two
+cores, `tsctl ls` of 100,000 segments in a directory needs 6 s of processor on one thread, and 16 s on 32.
 """
 
 import threading
@@ -11,9 +11,7 @@ from typing import Final, TypeVar
 
 _ENOUGH_SECONDS: Final = 0.05  # of calls, before they count: the first one also opens a connection
 _REMEMBERED_SECONDS: Final = 2.0  # older calls count half each time
-_COMPUTED_MOST: Final = (
-    0.25  # of the time of calls that wait; a thread that computes together with another has half of it
-)
+_COMPUTED_MOST: Final = 0.25  # of the time of calls that wait; of two threads that compute, each has half of it
 _T = TypeVar("_T")
 
 
