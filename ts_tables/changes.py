@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ts_reader.decode.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.claims.state import Kept, TableState
-from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.files.reading import TableFile

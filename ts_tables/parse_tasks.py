@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from ts_common.errors import OperatorError, StoreUnavailable
+from ts_reader.decode.digest import raw_digests
 from ts_tables.files.column_times import with_nearest
-from ts_tables.files.digest import raw_digests
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows, refused_rows

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
+from ts_reader.decode.digest import RAW_DIGEST, raw_digests
 from ts_reader.schemas.contract import Codec
 from ts_tables.changes import results_of
-from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows, topic_column
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID

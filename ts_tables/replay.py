@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import MILLISECONDS
+from ts_reader.decode.digest import RAW_DIGEST, raw_digests
 from ts_tables.changes import arranged, results_of
 from ts_tables.claims.state import TableState
-from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import TOPIC, parsed_rows, parsed_schema
 from ts_tables.files.raw_columns import (

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from ts_common.errors import StoreUnavailable
 from ts_common.store.shared_stores import shared_store
 from ts_reader.decode.arrow_schema import MILLISECONDS
+from ts_reader.decode.digest import BLOCK_OFFSETS, DigestSum, raw_digests, sum_of
 from ts_reader.decode.memory import RecycledMemory
 from ts_tables.files.column_times import with_nearest
-from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, raw_digests, sum_of
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.layout import Layout, WrittenFile
 from ts_tables.files.parsed_columns import topic_column

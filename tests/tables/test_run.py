@@ -16,10 +16,10 @@ from ts_common.archive.commit import LogStart
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive
+from ts_reader.decode.digest import parse_sums, sum_of
 from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import OnLost, OnTakenBack, Policy
 from ts_tables.claims.state import Kept, TableState
-from ts_tables.files.digest import parse_sums, sum_of
 
 where: Any = EqualTo  # its types are those of its fields, not of its arguments
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

@@ -105,12 +105,12 @@ class PassedHole:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Rows at offsets `[start, end)` of a log that an election replaced, in one block of `ts_tables.files.digest`.
+    """Rows at offsets `[start, end)` of a log that an election replaced, in one block of `ts_reader.decode.digest`.
 
     Attributes:
         start: first offset.
         end: the offset after the last.
-        digest: the sums of their digests, as `ts_tables.files.digest` writes them.
+        digest: the sums of their digests, as `ts_reader.decode.digest` writes them.
     """
 
     start: int

@@ -5,7 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ts_tables.files.digest import RAW_DIGEST, raw_digests
+from ts_reader.decode.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARSER, PARTITION, POSITION_TYPES, REASON, TOPIC_ID
 from ts_tables.parsers.contract import Parsed, ordinals_of
 from ts_tables.parsers.inference import FoundColumn

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from ts_tables.files.digest import DigestSum
+from ts_reader.decode.digest import DigestSum
 from ts_tables.verify.sums import Block, Row, Sums
 
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from ts_common.model import TopicPartition
+from ts_reader.decode.digest import BLOCK_OFFSETS
 from ts_tables.claims.state import TableState, without
-from ts_tables.files.digest import BLOCK_OFFSETS
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows
 from ts_tables.files.reading import TableFile

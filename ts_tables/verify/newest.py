@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_tables.files.digest import RAW_DIGEST, raw_digests
+from ts_reader.decode.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.parsed_columns import TOPIC, parsed_rows
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 from ts_tables.files.record_files import reduced

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ts_common.model import TopicPartition
+from ts_reader.decode.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
 from ts_tables.claims.state import Forgotten, Kept, TableState
-from ts_tables.files.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
 from ts_tables.files.layout import Layout
 from ts_tables.parse_tasks import Settled
 from ts_tables.parsers.contract import Parser

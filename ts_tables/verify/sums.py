@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import MILLISECONDS
-from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
+from ts_reader.decode.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import TOPIC, parsed_schema, topic_column
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RECORD_SCHEMA, TOPIC_ID

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_tables.files.digest import BLOCK_OFFSETS, RAW_DIGEST
+from ts_reader.decode.digest import BLOCK_OFFSETS, RAW_DIGEST
 from ts_tables.files.parsed_columns import TOPIC
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 

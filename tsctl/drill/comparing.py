@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import MILLISECONDS, arrow_schema, constant_column
-from ts_tables.files.digest import DigestSum, raw_digests, sum_of
+from ts_reader.decode.digest import DigestSum, raw_digests, sum_of
 from tsctl.verify.kafka_cluster import KafkaRecord
 
 NAMES: Final = ("topic", "partition", "offset", "timestampType", "key", "value", "headers", MILLISECONDS)

@@ -46,7 +46,7 @@ class Compared:
         end: the offset after the last. In `read_committed` it is that of the first transaction that the cut leaves
             open: the archive's reader returns nothing beyond.
         records: that the broker returned.
-        digest: sums of their digests, as `ts_tables.files.digest` has them.
+        digest: sums of their digests, as `ts_reader.decode.digest` has them.
         differing: number of offsets that differ from the archive.
     """
 

@@ -322,7 +322,7 @@ def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created) -> N
     """
     ids, found = cluster.reading.topics(), cluster.replicas()
     wrong = other_topics(ids, created)
-    bounds = bounds_of(cluster, plan)
+    bounds = retried(lambda: bounds_of(cluster, plan))  # a leader of a moment ago can be another broker now
     for name, part in plan.partitions.items():
         replicas, in_sync, leader = found.get(name, ([], [], -1))
         if leader < 0 or len(in_sync) != len(part.replicas) or sorted(replicas) != sorted(part.replicas):

@@ -13,8 +13,8 @@ from tests.tables.files.test_json_lines import BYTES, ROWS
 from ts_common.errors import CorruptData, OperatorError
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import MILLISECONDS
+from ts_reader.decode.digest import sum_of
 from ts_tables.files.column_times import with_nearest
-from ts_tables.files.digest import sum_of
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout, WrittenFile

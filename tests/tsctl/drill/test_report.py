@@ -2,7 +2,7 @@
 
 from tests.hostile_text import ESCAPES, raw_in
 from ts_common.model import TopicPartition
-from ts_tables.files.digest import DigestSum
+from ts_reader.decode.digest import DigestSum
 from tsctl.drill.comparing import Comparison, Difference
 from tsctl.drill.metrics import values_of
 from tsctl.drill.report import DrillReport, Finding

@@ -232,9 +232,9 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Old]:
             archive.ship_whole(cluster.brokers[1].partition_directory(each.topic, each.partition), stable)
         records = by_partition(dump(cluster.bootstrap, [*_COUNTS], "read_committed"))
     now = int(time.time() * 1000)
-    topics = {
-        name: Topic(None, ((1,),) * count, dict(_CONFIGURATIONS.get(name, {}))) for name, count in _COUNTS.items()
-    }
+    # By its own retention, the old cluster would have removed these records before they were archived.
+    configurations = {**_CONFIGURATIONS, _PLAIN: {"retention.ms": "604800000"}}
+    topics = {name: Topic(None, ((1,),) * count, configurations.get(name, {})) for name, count in _COUNTS.items()}
     ClusterSnapshot(now, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, now // HOUR * HOUR)
     groups = {"reports": {each: GroupOffset(offset, 0, "") for each, offset in _GROUP_OFFSETS.items()}}
     GroupsSnapshot(now, groups).put(archive.store, archive.keys, now // FIVE_MINUTES * FIVE_MINUTES)

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_reader.decode.digest_kernel import digests_of, milliseconds_of
 from ts_reader.decode.kernel_source import DIGEST_BYTES, Bytes, sha256_functions
-from ts_tables.files.digest_kernel import digests_of, milliseconds_of
 
 # For a document that others check.
 DIGEST: Final = (

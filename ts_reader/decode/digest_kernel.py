@@ -1,4 +1,4 @@
-"""The digests of rows as machine code; `ts_tables.files.digest` has the formula."""
+"""The digests of rows as machine code; `ts_reader.decode.digest` has the formula."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
 
     Args:
         functions: as `sha256_functions` returns them.
-        rows: with the columns `ts_tables.files.digest.COLUMNS`.
+        rows: with the columns `ts_reader.decode.digest.COLUMNS`.
     """
     topics, topic_bounds, _ = _strings(rows["topic"])
     headers = rows["headers"]

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from ts_reader.decode.arrow_schema import TYPES
+from ts_reader.decode.digest import COLUMNS, DigestSum, digest_of, parse_sums, raw_digests, sum_of
+from ts_reader.decode.digest_kernel import longest_text
 from ts_reader.decode.kernel_source import sha256_functions
-from ts_tables.files.digest import COLUMNS, DigestSum, digest_of, parse_sums, raw_digests, sum_of
-from ts_tables.files.digest_kernel import longest_text
 
 HEADERS = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
 RECORD = ("t", 3, 17, 1700, 0, b"k", None, HEADERS)
@@ -56,7 +56,7 @@ def test_the_digests_of_rows_are_those_of_each(monkeypatch: pytest.MonkeyPatch, 
     """Also where Python's OpenSSL exports no functions; half of each is in the sums and in parsed tables."""
     assert sha256_functions() is not None
     if way == "hashlib":
-        monkeypatch.setattr("ts_tables.files.digest.sha256_functions", lambda: None)
+        monkeypatch.setattr("ts_reader.decode.digest.sha256_functions", lambda: None)
     expected = [digest_of(*each) for each in MANY]  # type: ignore[arg-type]
     batch = rows(*MANY)
     assert raw_digests(batch).to_pylist() == [digest[:16] for digest in expected]
@@ -87,7 +87,7 @@ def test_headers_of_a_damaged_row_have_one_digest(monkeypatch: pytest.MonkeyPatc
     batch = rows(RECORD)
     batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", headers)
     found = raw_digests(batch)
-    monkeypatch.setattr("ts_tables.files.digest.sha256_functions", lambda: None)
+    monkeypatch.setattr("ts_reader.decode.digest.sha256_functions", lambda: None)
     assert raw_digests(batch) == found
 
 
