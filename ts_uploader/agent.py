@@ -115,7 +115,7 @@ class Agent:
         self._sizes = SegmentSizes()
         # Decisions.
         checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
-        tracker = ContainedTracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
+        self._tracker = tracker = ContainedTracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
         self._queues = TaskQueues(self._urgency)
         self._blocked = BlockedPartitions()
         # Work.
@@ -123,7 +123,12 @@ class Agent:
         self._progress = Progress(config.upload_timeout_seconds)
         self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         self._ends = HighWatermarksWriter(
-            self._keys, environment.broker_id, self._read_backlog, self._stores.of, self._metrics
+            self._keys,
+            environment.broker_id,
+            self._read_backlog,
+            self._stores.of,
+            self._metrics,
+            lambda: self._config.current.conditional_writes,
         )
         commits = CommitLog(
             self._keys,
@@ -204,6 +209,7 @@ class Agent:
             self._status.store_answered = True
             if not self._config.current.conditional_writes:
                 log.warning("conditional_writes_off", message=WHAT_IS_LOST)
+            self._tracker.defer(self._ends.read_idle(stores.each()))
             self._watcher.start_watching()
             for thread in self._threads:
                 thread.start()

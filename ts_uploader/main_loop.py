@@ -27,6 +27,7 @@ from ts_uploader.workers.task_queues import TaskQueues
 log = structlog.get_logger()
 
 _TICK_SECONDS = 2.0
+_READ_AT_TICK = 10  # positions that were deferred: those of ten thousand partitions within 34 minutes
 _WATCH_SECONDS = 0.5  # between calls of `watch`, each with all partitions: a start finds ten thousand one by one
 
 
@@ -139,6 +140,7 @@ class MainLoop:
             if time.monotonic() >= next_tick:
                 if not self._local_changed:  # the leadership source has the present set of partitions
                     self._tracker.forget_absent()
+                self._queues.put(self._tracker.read_deferred(_READ_AT_TICK))
                 self._tick()
                 next_tick = time.monotonic() + _TICK_SECONDS
 

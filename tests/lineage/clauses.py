@@ -209,6 +209,9 @@ class Property(StrEnum):
     H1 = "a reader of a restored partition returns at each offset of its view the record of the log that was committed"
     H2 = "no segment is shipped that has restored records alone"
     H3 = "until retention passes them, a reader returns all restored records"
+    P1 = "an agent that trusts its own row has nothing to write"
+    P2 = "an agent that trusts a forged row reads the position later"
+    P3 = "a row puts no segment beyond the end of the run"
 
 
 class Violation(Exception):

@@ -15,6 +15,7 @@
     <bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation; entropy bits of the plain name
     ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
     ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of a broker's partitions
+    ts-uploader~cluster~<cluster>/positions/<broker>.json.gz           where their archives ended
     ts-uploader~cluster~<cluster>/groups/<group, percent-encoded>.json the committed offsets of a consumer group
     ts-uploader~cluster~<cluster>/gc/<run>.jsonl                       what a run of retention did
     ts-uploader~cluster~<cluster>/gc/log-start/<topic>-<partition>     the copy of a partition's log.start
@@ -51,6 +52,7 @@ PROBE_NAME = "ts-uploader~probe"
 CLUSTER_DIRECTORY = "ts-uploader~cluster~"
 LAYOUT_NAME = "layout.json"
 ENDS_DIRECTORY = "ends/"
+POSITIONS_DIRECTORY = "positions/"
 GROUPS_DIRECTORY = "groups/"
 GC_DIRECTORY = "gc/"
 LOG_START_COPIES = "log-start/"
@@ -268,6 +270,10 @@ class ClusterKeys:
     def ends_of(self, broker: int) -> str:
         """Return the key of a broker's ends."""
         return f"{self.ends}{broker}.json"
+
+    def positions_of(self, broker: int) -> str:
+        """Return the key of a broker's positions (`ts_common.archive.positions`)."""
+        return f"{self.cluster_prefix}{POSITIONS_DIRECTORY}{broker}.json.gz"
 
     @property
     def groups(self) -> str:

@@ -24,7 +24,6 @@ topic, `"allTopics":false` is there: `topics` can lack some.
 """
 
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from typing import Annotated, ClassVar, Final, Self
 
 from ts_common.archive.group_offsets import LONGEST_METADATA
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.packed import pack, unpack
 from ts_common.archive.small_objects import checked, get_small
 from ts_common.archive.stored_object import BrokerId, Epoch, Presence, StoredObject, TopicName, between, limited
 from ts_common.errors import CorruptData, ObjectNotFound
@@ -45,7 +45,6 @@ LARGEST: Final = 64 << 20  # bytes of JSON: 500,000 partitions with names of ord
 DEFAULTS: Final = "default"  # instead of a broker's id: the dynamic configurations for all brokers
 _SUFFIX: Final = ".json.gz"
 _NAME: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})Z\.json\.gz", re.ASCII)
-_GZIP: Final = 16 + zlib.MAX_WBITS
 _RECENT: Final = 3 * HOUR  # a healthy cluster has a snapshot in it
 
 _Time = Annotated[int, between(0, 253_402_300_799_999)]  # the year 9999
@@ -113,7 +112,7 @@ class Snapshot(StoredObject):
             packed, _ = get_small(store, key, cls._form.most)
         except ObjectNotFound:
             return None
-        found = cls.decode(_unpacked(packed, key, cls._form.most), key)
+        found = cls.decode(unpack(packed, key, cls._form.most), key)
         if all(cls.key(keys, found.time // step * step) != key for step in cls.steps):
             written = cls.key(keys, found.time).rpartition("/")[2]
             raise CorruptData(
@@ -161,27 +160,7 @@ class Snapshot(StoredObject):
         key = self.key(keys, at)
         data = checked(self.encode(), key, self._form.most)
         self.decode(data, key)  # a broker can send any value
-        packer = zlib.compressobj(wbits=_GZIP)
-        packed = packer.compress(data) + packer.flush()
-        store.put(key, packed, condition=IfAbsent())
-
-
-def _unpacked(packed: bytes, key: str, most: int) -> bytes:
-    """Return the JSON text of an object; a small object can unpack to terabytes.
-
-    Raises:
-        CorruptData: it is not one whole stream of gzip, or unpacks to more than `most` bytes.
-    """
-    unpacker = zlib.decompressobj(_GZIP)
-    try:
-        data = unpacker.decompress(packed, most + 1)
-    except zlib.error as error:
-        raise CorruptData(f"{key}: not compressed by gzip: {error}") from error
-    if len(data) > most:
-        raise CorruptData(f"{key}: it unpacks to more than {most} bytes")
-    if not unpacker.eof or unpacker.unused_data:
-        raise CorruptData(f"{key}: {'bytes follow the end of gzip' if unpacker.eof else 'it ends within gzip'}")
-    return data
+        store.put(key, pack(data), condition=IfAbsent())
 
 
 @dataclass(frozen=True, slots=True)

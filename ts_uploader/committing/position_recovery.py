@@ -164,6 +164,7 @@ class PositionRecovery:
             commit,
             fillable(marks.gaps, commit.next_offset, _lowest(listing), shown),
             commit.lineage,
+            start,
         )
         if position.gaps:
             catalog = read_snapshot(store, keys, (commit, etag))
@@ -230,6 +231,7 @@ class PositionRecovery:
             catalog.commit,
             still_missing(store, catalog, gaps, run.epochs),
             start.content.lineage,
+            start,
         )
         if run.highest_base is None and stood is None:
             return PositionRead(task.partition, task.generation, task.leadership, position)  # no run yet
@@ -286,7 +288,7 @@ class PositionRecovery:
     ) -> PositionRead:
         """Return the position if only `log.start` exists: an agent was killed before it shipped a segment."""
         offset, lineage = start.content.offset, start.content.lineage
-        position = Position(keys, offset, offset, None, EpochHistory(), None, None, (), lineage)
+        position = Position(keys, offset, offset, None, EpochHistory(), None, None, (), lineage, start)
         below = begins_below(start.content, listing, restored, latest=task.latest)
         if below is None:
             return PositionRead(task.partition, task.generation, task.leadership, position)

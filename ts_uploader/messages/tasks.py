@@ -8,6 +8,7 @@ commit it.
 from dataclasses import dataclass, field
 from typing import Final
 
+from ts_common.archive.catalog import StoredLogStart
 from ts_common.archive.commit import Commit, ForeignCommit, Lineage
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
@@ -30,6 +31,7 @@ class Position:
         gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, that no live copy in the
             store covers, and that this broker's log may contain in part.
         lineage: of the commit, or of the `log.start` that the first one will follow; None if no commit went back.
+        start: the object `log.start` as it was read or written; None if unknown. Only the positions object has it.
     """
 
     keys: PartitionKeys
@@ -41,6 +43,7 @@ class Position:
     commit: Commit | ForeignCommit | None
     gaps: tuple[tuple[int, int], ...] = ()
     lineage: Lineage | None = None
+    start: StoredLogStart | None = None
 
 
 @dataclass(frozen=True, slots=True)

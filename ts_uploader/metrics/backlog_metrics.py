@@ -143,6 +143,11 @@ def _waiting(backlog: Mapping[TopicPartition, Backlog], untold: int) -> Iterator
         "Partitions whose next offset the agent has not read from the store yet.",
         sum(waiting.next_offset is None for waiting in backlog.values()),
     )
+    yield _gauge(
+        "position_deferred_partitions",
+        "Partitions whose next offset is of the positions object: the agent reads five positions a second.",
+        sum(waiting.is_deferred for waiting in backlog.values()),
+    )
     waits = [waiting.wait for waiting in backlog.values() if waiting.wait is not None]
     reasons = Counter(wait.reason for wait in waits if not wait.ordinary)
     reasons[WaitReason.LEADER] = untold

@@ -12,6 +12,7 @@ from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_uploader.log_dirs.local_log import largest_timestamp
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.messages.observations import Listing
+from ts_uploader.messages.tasks import Position
 from ts_uploader.retention.topic_retention import TopicRetention, fraction_left, seconds_left
 from ts_uploader.tracking.blocked import Wait
 
@@ -34,6 +35,8 @@ class Backlog:
             segment is unshipped.
         high_watermark: the one that counts; None without one, and while this broker does not lead.
         counted_at: when the broker wrote that high watermark, nanoseconds since the epoch.
+        position: as last read or written; None while it has to be read.
+        is_deferred: the next offset is that of a row of the positions object, and the position is read later.
     """
 
     listing: Listing
@@ -45,6 +48,8 @@ class Backlog:
     wait: Wait | None
     high_watermark: int | None = None
     counted_at: int | None = None
+    position: Position | None = None
+    is_deferred: bool = False
 
     @property
     def waits_for(self) -> str | None:

@@ -6,13 +6,14 @@ So the partition is stopped, and the status page, the metrics and the log show t
 minutes, or when its leadership or directory changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
 import structlog
 
+from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import (
@@ -91,6 +92,17 @@ class ContainedTracker:
     def conclude(self, result: Result) -> list[AnyTask]:
         """Apply a worker's result, and return the tasks that can begin now."""
         return self._contained(result.partition, partial(self._tracker.conclude, result), [])
+
+    def defer(self, idle: Mapping[TopicPartition, Idle]) -> None:
+        """Read the position of these partitions later, as `Tracker.defer`."""
+        self._tracker.defer(idle)
+
+    def read_deferred(self, most: int) -> list[AnyTask]:
+        """Return the tasks that read some positions that were deferred, whatever their rows have."""
+        tasks: list[AnyTask] = []
+        for partition in self._tracker.end_deferral(most):
+            tasks += self._contained(partition, partial(self._tracker.select, partition), [])
+        return tasks
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
         """Return the backlog of every partition that is reported as led here, stopped ones included."""

@@ -11,7 +11,9 @@ the agent fills the gap (protocol rule 10). `repair_selection` selects the answe
 
 from collections.abc import Mapping
 
+from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
+from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import Leadership, Listing
 from ts_uploader.messages.tasks import (
     AnyTask,
@@ -41,6 +43,7 @@ class TaskSelection:
 
     Attributes:
         latest: an archive without a commit begins with the active segment, not with the lowest one.
+        idle: the rows of an earlier process, of partitions whose position was not read yet.
 
     Args:
         offset_reset: where an archive without a commit begins.
@@ -51,6 +54,7 @@ class TaskSelection:
 
     def __init__(self, offset_reset: OffsetReset, segments_in_flight: int, checkpoint_seconds: float) -> None:
         self.latest = offset_reset is OffsetReset.LATEST
+        self.idle: dict[TopicPartition, Idle] = {}
         self._window = segments_in_flight
         self._checkpoint_seconds = checkpoint_seconds
 
@@ -75,9 +79,20 @@ class TaskSelection:
             *self._ships(state, leadership, listing, position),
         ]
 
+    def deferred(self, state: PartitionState) -> Idle | None:
+        """Return the row for which the position is read later; None if it is not (protocol rule 8)."""
+        row, leadership, listing = self.idle.get(state.partition), state.leadership, state.listing
+        if row is None or leadership is None or listing is None or state.high_watermark is None or state.repairs:
+            return None
+        if (row.epoch, row.topic_id) != (leadership.epoch, leadership.topic_id):
+            return None
+        at_active = listing.bases[-1:] == (row.next_offset,)  # no closed segment reaches above it, and the log does
+        return row if at_active and row.next_offset <= state.high_watermark else None
+
     def _position_read(self, state: PartitionState, leadership: Leadership, listing: Listing) -> list[AnyTask]:
-        if state.reading_position or state.committing:
+        if state.reading_position or state.committing or self.deferred(state) is not None:
             return []
+        self.idle.pop(state.partition, None)
         state.reading_position = True
         return [
             ReadPosition(

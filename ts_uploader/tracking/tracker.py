@@ -14,7 +14,9 @@ owns all state.
 """
 
 import itertools
+from collections.abc import Mapping
 
+from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import (
@@ -166,6 +168,21 @@ class Tracker:
             case Failed():
                 self._on_failed(state, result)
 
+    def defer(self, idle: Mapping[TopicPartition, Idle]) -> None:
+        """Read the position of these partitions later, while their rows count; call it before all others."""
+        self._selection.idle.update(idle)
+
+    def end_deferral(self, most: int) -> list[TopicPartition]:
+        """Drop the rows of some partitions, and return those with a state: `select` reads their positions."""
+        ended = list(itertools.islice(self._selection.idle, most))
+        for partition in ended:
+            del self._selection.idle[partition]
+        return [partition for partition in ended if partition in self._partitions]
+
+    def select(self, partition: TopicPartition) -> list[AnyTask]:
+        """Return the tasks of one partition that can begin now."""
+        return self._selection.select(self._partitions[partition])
+
     def backlog(self) -> dict[TopicPartition, Backlog]:
         """Return the backlog of every partition that the leadership source reports as led here."""
         waiting = {partition: self.backlog_of(partition) for partition in self.partitions}
@@ -214,7 +231,8 @@ class Tracker:
         listing = state.listing or state.last_listing  # an outdated listing is better than none
         if listing is None or state.reported_leadership is None:
             return None
-        next_offset = state.last_next_offset
+        deferred = self._selection.deferred(state) if state.last_next_offset is None else None
+        next_offset = state.last_next_offset if deferred is None else deferred.next_offset
         # While the next offset is unknown, every closed segment counts as unshipped.
         unshipped = [] if not listing.bases else list(state.segments_from(listing, next_offset or 0))
         base = unshipped[0][0] if unshipped else None
@@ -231,6 +249,8 @@ class Tracker:
             wait=why(state, listing, unshipped),
             high_watermark=state.high_watermark if counts else None,
             counted_at=state.counted_at if counts else None,
+            position=state.position,
+            is_deferred=deferred is not None,
         )
 
     def note_checkpoint(self, event: HighWatermarks) -> None:

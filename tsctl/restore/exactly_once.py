@@ -130,7 +130,7 @@ def _compared(commits: Commits) -> Iterator[tuple[str, Commit]]:
     for group, by_producer in groups.items():
         for producer, commit in by_producer.items():
             if producer not in {None, NO_PRODUCER}:
-                yield f"group {group} commits its offsets in transactions of producer {producer}", commit
+                yield f"group {group} has its offsets in transactions of producer {producer}", commit
     if unknown:
         yield (
             f"if one of {counted(len(unknown), 'group')} commits its offsets in transactions",

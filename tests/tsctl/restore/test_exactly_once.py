@@ -106,7 +106,7 @@ def test_an_exactly_once_group_is_behind_output_of_later_transactions(
     put(archive, "side", side, 4)
     (note,) = notes(run, archive, tmp_path / "plan")
     assert note == (
-        "group app commits its offsets in transactions of producer 7, as of 2023-11-14T22:15:00.000Z; behind out-0 (2 "
+        "group app has its offsets in transactions of producer 7, as of 2023-11-14T22:15:00.000Z; behind out-0 (2 "
         "later transactions, until 2023-11-14T22:15:00.008Z): their input is processed again, and the output doubled"
     )
 
@@ -206,6 +206,6 @@ def test_kafkas_own_records_of_a_group_have_their_producer(one_broker: LocalClus
     finally:
         consumer.close()
     (note,) = notes(run, archive, tmp_path / "plan")
-    assert note.startswith(f"group {group} commits its offsets in transactions of producer ")
+    assert note.startswith(f"group {group} has its offsets in transactions of producer ")
     assert "; behind eo-late-0 (2 later transactions, until " in note
     assert "; ahead of eo-early-0 (its restored transactions end at " in note

@@ -70,6 +70,7 @@ def test_an_agent_reports_the_sum_and_the_worst_of_its_backlog(tmp_path: Path) -
         "unshipped_bytes": 5,
         "lag_offsets": 21,
         "position_unknown_partitions": 0,
+        "position_deferred_partitions": 0,
         "urgent_partitions": 1,
     }
     assert {name: value(told, name) for name in expected} == expected

@@ -10,14 +10,19 @@ import pytest
 from dev.local.waiting import wait_for
 from tests.uploader.local_directory import LocalDirectory
 from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, watermarks
+from ts_common.archive.catalog import StoredLogStart
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.high_watermarks import End, read_ends
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.positions import Idle, Positions, Row
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_uploader.messages.observations import HighWatermarks, Led, NotLed
+from ts_uploader.messages.tasks import Position
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.shipping.high_watermarks_writer import HighWatermarksWriter, ends_in
 from ts_uploader.tracking.backlog import Backlog
@@ -48,7 +53,7 @@ def writer(
             raise ConfigurationError("places", [f"{topic} has none"])
         return places[topic]
 
-    return HighWatermarksWriter(KEYS, 7, lambda: backlog, store_of, metrics, every)
+    return HighWatermarksWriter(KEYS, 7, lambda: backlog, store_of, metrics, every_seconds=every)
 
 
 def test_each_place_gets_the_ends_of_its_topics(places: dict[str, ObjectStore], local: LocalDirectory) -> None:
@@ -84,7 +89,50 @@ def test_where_nothing_is_led_nothing_is_written(places: dict[str, ObjectStore],
     writer({ORDERS: waiting(local, 42, 1)}, places, Metrics()).write()
     assert list(places["clicks"].list()) == []
     writer({}, places, Metrics()).write()
+    assert {info.key for info in places["orders"].list()} == {KEYS.ends_of(7), KEYS.positions_of(7)}
+
+
+def test_positions_are_written_and_read_at_the_next_start(
+    places: dict[str, ObjectStore], local: LocalDirectory
+) -> None:
+    """A row that still defers a read stays; one of a partition that is not led any more is dropped."""
+    commit = Commit(0, 100, 3, EpochHistory(((3, 0),)), 100, "5fWnyHqTQDqQDqQDqQDqQA", 7, 0, "0011")
+    start = StoredLogStart(LogStart(0), '"s"')
+    known = Position(KEYS.partition(ORDERS), 0, 100, 0, commit.epochs, '"e"', commit, start=start)
+    led = replace(waiting(local, 120, 1), position=known)
+    moved = TopicPartition("orders", 1)
+    first = writer({ORDERS: led, moved: replace(led, position=replace(known, gaps=((0, 50),)))}, places, Metrics())
+    assert first.read_idle(places.values()) == {}
+    first.write()
+    rows = {ORDERS: Row(commit.encode().decode(), '"e"', f"{0:020d}\n", '"s"', False, 0)}
+    assert stored(places) == rows | {moved: replace(rows[ORDERS], has_gaps=True)}
+    deferred = {ORDERS: replace(waiting(local, 120, 1), is_deferred=True), CLICKS: waiting(local, 5, 1)}
+    second = writer(deferred, places, Metrics())
+    assert second.read_idle(places.values()) == {ORDERS: Idle(3, "5fWnyHqTQDqQDqQDqQDqQA", 100)}
+    for _ in range(2):
+        second.write()
+        assert stored(places) == rows
+    places["orders"].put(KEYS.positions_of(7), b"damaged")
+    assert writer(deferred, places, Metrics()).read_idle(places.values()) == {}
+
+
+def test_without_conditional_writes_there_are_no_positions(
+    places: dict[str, ObjectStore], local: LocalDirectory
+) -> None:
+    """Nothing would reject the write of an agent whose row is old."""
+    ends = HighWatermarksWriter(
+        KEYS, 7, lambda: {ORDERS: waiting(local, 42, 1)}, lambda _: places["orders"], Metrics(), lambda: False
+    )
+    ends.write()
     assert [info.key for info in places["orders"].list()] == [KEYS.ends_of(7)]
+    Positions(7, 0, {}).put(places["orders"], KEYS)
+    assert ends.read_idle(places.values()) == {}
+
+
+def stored(places: Mapping[str, ObjectStore]) -> Mapping[TopicPartition, Row]:
+    found = Positions.load(places["orders"], KEYS, 7)
+    assert found is not None
+    return found.partitions
 
 
 def test_a_store_that_accepts_no_ends_is_counted_and_the_others_receive_theirs(
@@ -111,7 +159,7 @@ def test_ends_are_written_repeatedly_until_the_writer_is_closed(
     thread.start()
 
     def etags() -> set[str]:
-        return {info.etag for info in places["orders"].list()}
+        return {info.etag for info in places["orders"].list(KEYS.ends)}
 
     try:
         first = wait_for(etags, "the ends to be written")

@@ -54,7 +54,7 @@ from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
 from ts_uploader.snapshots.cluster_reader import ClusterReader, TopicsDenied
 from ts_uploader.snapshots.snapshot_check import snapshot_findings
-from ts_uploader.snapshots.snapshot_writer import SnapshotWriter, open_snapshots
+from ts_uploader.snapshots.snapshot_writer import SnapshotWriter, open_snapshots, read_key_store
 from tsctl.snapshots import changes
 
 KEYS = ClusterKeys("prod", 5)
@@ -157,7 +157,7 @@ def test_an_identity_without_rights_has_unknown_fields_and_check_names_the_right
     listener = {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
     guest = {"sasl.username": "guest2", "sasl.password": PASSWORD}
     settings = client_settings({**secured_kraft.brokers[1].properties, **listener}, guest, "")
-    reader = ClusterReader(lambda: security_of(settings), 1)
+    reader = ClusterReader(lambda: security_of(settings, read_key_store=read_key_store), 1)
     # The brokers' answer about all topics lacks those that are denied: it is the one of a cluster without topics.
     with pytest.raises(TopicsDenied, match="may describe no topic, so no snapshot is written; allow it DESCRIBE"):
         reader.read(AT)
@@ -239,7 +239,7 @@ def test_a_reading_has_an_end(secured_kraft: LocalCluster) -> None:
     """However many groups the brokers have, and however slowly each answer arrives."""
     settings = client_settings(secured_kraft.brokers[1].properties, {}, "")
     with pytest.raises(NoAnswer):
-        ClusterReader(lambda: security_of(settings), 1, seconds=0).read(AT)
+        ClusterReader(lambda: security_of(settings, read_key_store=read_key_store), 1, seconds=0).read(AT)
 
 
 def test_check_and_agent_name_what_is_missing_for_a_connection(
