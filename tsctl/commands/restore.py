@@ -466,9 +466,9 @@ def _committed(
 
 def _check_mirror(restored: RestoreDirectory, target: "NewCluster", source_config: Path | None) -> None:
     from tsctl.restore.mirror import SOURCE_SERVERS, check_copied  # noqa: PLC0415  (librdkafka)
-    from tsctl.verify.kafka_cluster import read_client_properties  # noqa: PLC0415
+    from tsctl.verify.kafka_cluster import read_properties  # noqa: PLC0415
 
-    servers = read_client_properties(restored.mirror_file)[SOURCE_SERVERS]
+    servers = read_properties(restored.mirror_file)[SOURCE_SERVERS]
     check_copied(restored.plan, restored.created(), _new_cluster(servers, source_config, None), target)
 
 

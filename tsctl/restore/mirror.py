@@ -48,18 +48,22 @@ class Facts:
     Attributes:
         archive: the cluster that the endpoint serves.
         served: the topics that the endpoint serves.
+        bounds: first offset and end of their partitions.
         stops: the endpoint's error at the first hole of a partition; absent if readers continue after it.
         existing: the topics that the target has.
         used: the partitions of the plan that have records in the target, now or before.
         settings: of the plan's topics that the target has, with defaults.
+        has_positions: whether the target has positions of an earlier MirrorMaker.
     """
 
     archive: str
     served: Mapping[str, KafkaTopic]
+    bounds: Mapping[TopicPartition, tuple[int, int]]
     stops: Mapping[TopicPartition, str]
     existing: Mapping[str, KafkaTopic]
     used: frozenset[TopicPartition]
     settings: Mapping[str, Mapping[str, str]]
+    has_positions: bool = False
 
 
 def prepare(plan: RestorePlan, source: NewCluster, target: NewCluster) -> Created:
@@ -88,8 +92,13 @@ def problems_of(plan: RestorePlan, facts: Facts) -> Iterator[str]:
         yield "the plan puts files on a temporary broker; make a plan without --seed"
         return
     if facts.archive != plan.cluster:
-        yield f"--source: it serves {facts.archive}; an endpoint of the archive {plan.cluster} is expected"
+        yield _other_archive(plan, facts.archive)
         return
+    if facts.has_positions:
+        yield (
+            f"{POSITIONS.topic}: MirrorMaker has copied into the target before, and would continue there; if none uses "
+            "them, delete the topics mm2-*.internal and source.checkpoints.internal of the target"
+        )
     for name, topic in plan.topics.items():
         if _LEFT_OUT.fullmatch(name):
             yield f"topic {name}: MirrorMaker leaves such names out; make a plan without it"
@@ -112,6 +121,8 @@ def problems_of(plan: RestorePlan, facts: Facts) -> Iterator[str]:
     for partition, part in plan.partitions.items():
         if partition in facts.used:
             yield f"{partition}: the target has records; delete the topic there"
+        if partition in facts.bounds:
+            yield from _other_log(partition, part, facts.bounds[partition])
         if part.end != part.stored_end:
             yield f"{partition}: MirrorMaker copies everything; make a plan without --at and --end"
         if any(source.time_max is None and source.size for step in part.steps for source in step.sources):
@@ -123,6 +134,19 @@ def problems_of(plan: RestorePlan, facts: Facts) -> Iterator[str]:
             )
 
 
+def _other_archive(plan: RestorePlan, found: str) -> str:
+    return f"--source: it serves {found}; an endpoint of the archive {plan.cluster} is expected"
+
+
+def _other_log(partition: TopicPartition, part: PartitionPlan, served: tuple[int, int]) -> Iterator[str]:
+    """Yield what is wrong if the endpoint serves another log than the plan's; new records may follow."""
+    if served[0] != part.start or served[1] < part.end:
+        yield (
+            f"{partition}: the endpoint serves offsets {served[0]} to {served[1]}, the plan has {part.start} to "
+            f"{part.end}; make a plan of the newest incarnation, in another directory"
+        )
+
+
 def _covers(value: str, wanted: str) -> bool:
     return value.isdecimal() and wanted.isdecimal() and int(value) >= int(wanted)
 
@@ -131,15 +155,33 @@ def _facts(plan: RestorePlan, source: NewCluster, target: NewCluster) -> Facts:
     existing = target.reading.topics()
     present = plan.topics.keys() & existing.keys()
     bounds = target.reading.bounds(each for each in plan.partitions if each.topic in present)
+    served = source.reading.topics()
     stops = in_threads(lambda each: _stop(source.reading, *each), plan.partitions.items())
     return Facts(
         archive=source.cluster_id(),
-        served=source.reading.topics(),
+        served=served,
+        bounds=source.reading.bounds(_stored(plan, served)),
         stops={partition: stop for partition, stop in zip(plan.partitions, stops, strict=True) if stop is not None},
         existing=existing,
         used=frozenset(partition for partition, (_, last) in bounds.items() if last > 0),
         settings=target.reading.settings(present),
+        has_positions=_has_positions(target.reading, existing),
     )
+
+
+def _has_positions(target: KafkaCluster, existing: Mapping[str, KafkaTopic]) -> bool:
+    """Return whether another MirrorMaker has used the topic of positions; its number of partitions can differ."""
+    found = existing.get(POSITIONS.topic)
+    return found is not None and (len(found.partitions) != 1 or bool(positions(target)))
+
+
+def _stored(plan: RestorePlan, served: Mapping[str, KafkaTopic]) -> list[TopicPartition]:
+    """Return the partitions with segments that an endpoint serves."""
+    return [
+        name
+        for name, part in plan.partitions.items()
+        if part.steps and name.topic in served and name.partition in served[name.topic].partitions
+    ]
 
 
 def _stop(source: KafkaCluster, partition: TopicPartition, part: PartitionPlan) -> str | None:
@@ -217,12 +259,17 @@ def check_copied(plan: RestorePlan, created: Created, source: NewCluster, target
     """Check that MirrorMaker has copied everything of the plan that it can read.
 
     Raises:
-        QueryError: a topic of the target is another one.
+        QueryError: a topic of the target is another one, or the endpoint serves other records.
         TransientError: it has not yet; with the first partitions and their positions.
         CorruptData, ClusterAway, AccessDenied: as `behind`.
     """
     if wrong := other_topics(target.reading.topics(), created):
         raise QueryError(f"{'; '.join(wrong[:_SHOWN])}. Begin again with another directory")
+    if (archive := source.cluster_id()) != plan.cluster:
+        raise QueryError(_other_archive(plan, archive))
+    bounds = source.reading.bounds(_stored(plan, source.reading.topics()))
+    if wrong := [text for name, found in bounds.items() for text in _other_log(name, plan.partitions[name], found)]:
+        raise QueryError("; ".join(wrong[:_SHOWN]))
     if left := behind(plan, source.reading, target.reading):
         shown = "; ".join(
             f"{name}: offsets below {at} of {stable_end(plan.partitions[name])}"

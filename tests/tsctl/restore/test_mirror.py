@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import pytest
 
@@ -25,7 +26,7 @@ from ts_common.archive.restored import Outcome
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
 from ts_common.errors import ConfigurationError, CorruptData, QueryError, TransientError
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import GroupsPlan, Hole, PartitionPlan, RestorePlan, TopicPlan
+from tsctl.restore.documents import Created, GroupsPlan, Hole, PartitionPlan, RestoreDirectory, RestorePlan, TopicPlan
 from tsctl.restore.mirror import (
     POSITIONS,
     Facts,
@@ -38,9 +39,10 @@ from tsctl.restore.mirror import (
     stable_end,
 )
 from tsctl.restore.new_cluster import PERMISSIVE, NewCluster
-from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic
+from tsctl.verify.kafka_cluster import KafkaCluster, KafkaRecord, KafkaTopic
 
 ORDERS = TopicPartition("orders", 0)
+COPIED: Final = b'["MirrorSourceConnector",{"cluster":"source","partition":%d,"topic":"orders"}]'
 _SECONDS: Final = 240
 _PLAIN, _TRANSACTIONS, _COMPACTED, _APPENDED, _LARGE = "plain", "transactions", "compacted", "appended", "large.one"
 _COUNTS: Final = {_PLAIN: 3, _TRANSACTIONS: 1, _COMPACTED: 1, _APPENDED: 1, _LARGE: 1}
@@ -67,7 +69,34 @@ def plan_of(topic: PartitionPlan, name: str = "orders", cluster: str = CLUSTER) 
 def facts_of(**differing: Any) -> Facts:
     """Return what both clusters report if the target has the empty topic `orders`, as `mirror` creates it."""
     topic = {"orders": KafkaTopic(None, (0,))}
-    return replace(Facts(CLUSTER, topic, {}, topic, frozenset(), {"orders": PERMISSIVE}), **differing)
+    facts = Facts(CLUSTER, topic, {ORDERS: (0, 10)}, {}, topic, frozenset(), {"orders": PERMISSIVE})
+    return replace(facts, **differing)
+
+
+class Reading:
+    """What a cluster answers: of `orders-0` no record and its bounds, and records of MirrorMaker's positions."""
+
+    def __init__(self, bounds: tuple[int, int], *positions: tuple[bytes, bytes]) -> None:
+        self._bounds = {ORDERS: bounds, POSITIONS: (0, len(positions))}
+        self._positions = positions
+
+    def topics(self) -> dict[str, KafkaTopic]:
+        return {each.topic: KafkaTopic(None, (0,)) for each in self._bounds}
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        return {each: self._bounds[each] for each in partitions}
+
+    def settings(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
+        return dict.fromkeys(topics, PERMISSIVE)
+
+    def records(self, partition: TopicPartition, *_: object) -> Iterator[KafkaRecord]:
+        for number, (key, value) in enumerate(self._positions if partition == POSITIONS else ()):
+            yield KafkaRecord(number, 0, 0, key, value, None)
+
+
+def cluster_of(reading: Reading, archive: str = CLUSTER) -> NewCluster:
+    """Return a cluster with these answers."""
+    return cast("NewCluster", SimpleNamespace(reading=reading, cluster_id=lambda: archive))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +141,10 @@ def test_a_setting_of_the_target_that_refuses_or_removes_records_is_a_problem(
         (plan_of(replace(part(0, 10, 5), stored_end=20)), facts_of(), "without --at and --end"),
         (plan_of(part(0, 10, None)), facts_of(), "records without timestamps"),
         (plan_of(part(0, 10, 5)), facts_of(stops={ORDERS: "CORRUPT_MESSAGE"}), "start it with --on-hole=skip"),
+        (plan_of(part(0, 10, 5)), facts_of(bounds={ORDERS: (0, 12)}), None),
+        (plan_of(part(0, 10, 5)), facts_of(bounds={ORDERS: (0, 7)}), "the endpoint serves offsets 0 to 7"),
+        (plan_of(part(0, 10, 5)), facts_of(bounds={ORDERS: (3, 10)}), "the endpoint serves offsets 3 to 10"),
+        (plan_of(part(0, 10, 5)), facts_of(has_positions=True), "MirrorMaker has copied into the target before"),
     ],
 )
 def test_what_mirror_maker_would_not_copy_is_a_problem(plan: RestorePlan, facts: Facts, expected: str | None) -> None:
@@ -119,6 +152,28 @@ def test_what_mirror_maker_would_not_copy_is_a_problem(plan: RestorePlan, facts:
     found = list(problems_of(plan, facts))
     assert len(found) == (expected is not None), found
     assert expected is None or expected in found[0]
+
+
+def test_positions_of_an_earlier_copy_are_a_problem() -> None:
+    """MirrorMaker would continue behind the last record of a topic that was deleted since, and copy nothing."""
+    target = cluster_of(Reading((0, 0), (COPIED % 0, b'{"offset":9}')))
+    with pytest.raises(ConfigurationError, match="would continue there"):
+        prepare(plan_of(part(0, 10, 5)), cluster_of(Reading((0, 10))), target)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (cluster_of(Reading((0, 10)), "test"), "it serves test"),
+        (cluster_of(Reading((0, 4))), "serves offsets 0 to 4, the plan has 0 to 10"),
+        (cluster_of(Reading((4, 10))), "serves offsets 4 to 10, the plan has 0 to 10"),
+    ],
+)
+def test_an_endpoint_of_other_records_does_not_show_that_all_is_copied(source: NewCluster, text: str) -> None:
+    """It has no record from the position on, because it has another archive, another incarnation, or lost some."""
+    target = cluster_of(Reading((0, 4), (COPIED % 0, b'{"offset":3}')))
+    with pytest.raises(QueryError, match=text):
+        check_copied(plan_of(part(0, 10, 5)), Created("p", "kafka", {"orders": None}), source, target)
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", ".hidden", "app-internal", "app.internal", "heartbeats"])
@@ -145,6 +200,20 @@ def test_names_are_regular_expressions_that_match_themselves(tmp_path: Path) -> 
     assert "source->target.groups=one..two\n" in text
     assert "tasks.max=9\n" in text
     assert "tasks.max=4" not in text
+
+
+def test_settings_of_java_clients_are_no_problem_of_finish(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--mirror-config` can have them for both clusters; the file is MirrorMaker's, and not librdkafka's."""
+    plan = plan_of(part(0, 0))
+    plan.save(RestoreDirectory.plan_file(tmp_path))
+    restored = RestoreDirectory(tmp_path)
+    Created("p", "kafka", {"orders": None}).save(restored.created_file)
+    restored.mirror_file.write_text(mirror_properties(plan, "e:1", "t:1", {"sasl.jaas.config": "x required;"}))
+    monkeypatch.setattr("tsctl.restore.mirror.check_copied", lambda *_: None)
+    ended = runner(capfd)("restore", "finish", tmp_path, "--bootstrap-server", "127.0.0.1:1")
+    assert (ended.code, "MirrorMaker has copied all records" in ended.out) == (0, True), ended
 
 
 def test_topics_are_created_and_groups_set_unless_there_is_a_problem(one_broker: LocalCluster, tmp_path: Path) -> None:
@@ -200,9 +269,7 @@ def test_a_position_counts_if_the_copying_connector_wrote_it(one_broker: LocalCl
         one_broker.produce(POSITIONS.topic, [Record(value, key=key) for key, value in records], partition=0)
         return positions(target)
 
-    copied, other = (
-        b'["MirrorSourceConnector",{"cluster":"source","partition":%d,"topic":"orders"}]' % number for number in (0, 1)
-    )
+    copied, other = COPIED % 0, COPIED % 1
     group = b'["MirrorCheckpointConnector",{"group":"g","partition":0,"topic":"orders"}]'
     assert written((copied, b'{"offset":7}'), (copied, b'{"offset":9}'), (group, b'{"offset":0}')) == {ORDERS: 10}
     assert written((other, b'{"offset":1}'), (other, None)) == {ORDERS: 10}
