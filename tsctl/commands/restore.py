@@ -418,8 +418,9 @@ def wanted_of(
         ConfigurationError: with every problem of the options.
     """
     problems: list[str] = []
-    ids = [text.strip() for text in brokers.split(",")]
-    if not all(map(str.isdecimal, ids)) or len(set(ids)) != len(ids):
+    names = [text.strip() for text in brokers.split(",")]
+    ids = [int(name) for name in names if name.isdecimal()]
+    if len(set(ids)) != len(names):
         problems.append(f"--brokers={brokers}: different numbers are expected, as in 1,2,3")
     moment, ends, settings = None, dict[TopicPartition, int](), dict[str, dict[str, str]]()
     try:
@@ -440,12 +441,12 @@ def wanted_of(
         except (OSError, AttributeError) as error:
             problems.append(f"--configurations={configurations}: {error}")
     matched = None if seed is None else _SEED.fullmatch(seed)
-    if seed is not None and (matched is None or matched["broker"] in ids):
+    if seed is not None and (matched is None or int(matched["broker"]) in ids):
         problems.append(f"--seed={seed}: the id of a broker that is not in --brokers is expected, as in 9@host:9092")
     if problems:
         raise ConfigurationError(SOURCE, problems)
     chosen = None if matched is None else Seed(int(matched["broker"]), matched["address"])
-    return Wanted(moment, ends, tuple(map(int, ids)), factor, settings, chosen)
+    return Wanted(moment, ends, tuple(ids), factor, settings, chosen)
 
 
 def _committed(

@@ -11,6 +11,7 @@ from ts_common.archive.restored import Ended
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Snapshot
 from ts_common.archive.snapshots import Topic as SnapshotTopic
 from ts_common.errors import CorruptData, QueryError
+from ts_common.json_objects import MAX_INT64
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.incarnation_option import NEWEST
@@ -100,7 +101,8 @@ class Snapshots:
         """Return what snapshots have of topics that the cluster may have deleted since.
 
         Each topic is as in the newest snapshot that has one of its topic ids. Kafka deletes the offsets of groups with
-        a topic, one group after the other. So each is the newest of the hour before the topic was seen last.
+        a topic, one group after the other. So each is the newest of the hour before the topic was seen last. From the
+        snapshot on that has another topic of the name, an offset is of that one.
 
         Args:
             topics: topic ids by name; empty if unknown, so that any counts.
@@ -112,6 +114,7 @@ class Snapshots:
         found, last, gone = dict[str, SnapshotTopic](), until, until
         groups: dict[str, dict[TopicPartition, GroupOffset]] = {}
         times: list[int] = []
+        others: dict[str, int] = {}  # the time of the oldest snapshot with another topic of the name
         for store in stores:
             for snapshot in _newest_first(ClusterSnapshot, store, keys, 0, until, notes):
                 new = {
@@ -120,6 +123,7 @@ class Snapshots:
                     if name in topics and name not in found and _is_one_of(each.id, topics[name])
                 }
                 found |= new
+                others |= dict.fromkeys(snapshot.topics.keys() & topics.keys() - found.keys(), snapshot.time)
                 if new:
                     last = snapshot.time
                 elif not found:
@@ -129,7 +133,7 @@ class Snapshots:
             for one in _newest_first(GroupsSnapshot, store, keys, last - HOUR, gone + FIVE_MINUTES, notes):
                 for group, offsets in one.groups.items():
                     for partition, offset in offsets.items():
-                        if partition.topic in topics:
+                        if partition.topic in topics and one.time < others.get(partition.topic, MAX_INT64):
                             times.append(one.time)
                             groups.setdefault(group, {}).setdefault(partition, offset)
         cluster = ClusterSnapshot(last, 0, None, found, {}, (), (), ()) if found else None

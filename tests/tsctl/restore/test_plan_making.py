@@ -6,7 +6,9 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
+from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
+from tsctl.commands.restore import wanted_of
 from tsctl.restore.plan_making import Snapshots
 
 NOW = 1_700_000_000_000 // HOUR * HOUR
@@ -62,3 +64,26 @@ def test_offsets_that_kafka_deleted_with_the_topic_are_found(archive: MadeArchiv
     assert found is not None
     offsets = {name: {each: held.offset for each, held in group.items()} for name, group in found.groups.items()}
     assert offsets == {"one": {T: 11}, "two": {T: 22}}
+
+
+def test_offsets_of_a_topic_that_was_created_again_do_not_count(archive: MadeArchive) -> None:
+    """A group that committed in both would leave out records of the old one, or repeat all of them."""
+    put_topics(archive, NOW - 4 * HOUR, t=1, u=1)
+    put_groups(archive, NOW - 3 * HOUR - FIVE_MINUTES, g={T: 5, U: 6})
+    put_topics(archive, NOW - 3 * HOUR, "other", t=1)  # of the same round as the next
+    put_groups(archive, NOW - 3 * HOUR, g={T: 17, U: 7})
+    put_topics(archive, NOW - 3 * HOUR + FIVE_MINUTES, "another", t=1)
+    found = of_deleted(archive, "t", "u").groups
+    assert found is not None
+    assert {each: held.offset for each, held in found.groups["g"].items()} == {T: 5, U: 7}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "seed", "text"),
+    [("1,01", None, "--brokers=1,01"), ("1,x", None, "--brokers=1,x"), ("9,1", "09@h:1", "--seed=09@h:1")],
+)
+def test_one_broker_is_not_named_twice(brokers: str, seed: str | None, text: str) -> None:
+    """By its number, however that is written: a seed that is a home would keep its replicas."""
+    with pytest.raises(ConfigurationError, match=text):
+        wanted_of(brokers, None, None, (), None, seed)
+    assert wanted_of("3, 1", None, None, (), None, "9@h:1").brokers == (3, 1)
