@@ -15,12 +15,12 @@ flexible, so each structure ends with tagged fields; `?` is a value that may be 
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
 from ts_common.broker_connection.encoding import Reader, compact_string, string
-from ts_common.errors import OperatorError, TransientError
+from ts_common.errors import CorruptData, OperatorError, TransientError
 from ts_common.log_format.varints import unsigned_varint
 from ts_common.model import TopicPartition
 from tsctl.restore.transactions import Coordinated
@@ -66,7 +66,7 @@ def list_transactions(connection: BrokerConnection) -> tuple[Coordinated, ...]:
     return _described(connection, ids) if ids else ()
 
 
-def _described(connection: BrokerConnection, ids: Iterable[str]) -> tuple[Coordinated, ...]:
+def _described(connection: BrokerConnection, ids: Collection[str]) -> tuple[Coordinated, ...]:
     body = _array(map(compact_string, ids)) + NO_TAGS
     answer = connection.request(Api.DESCRIBE_TRANSACTIONS, 0, body, flexible=True)
     answer.int32()
@@ -85,6 +85,7 @@ def _described(connection: BrokerConnection, ids: Iterable[str]) -> tuple[Coordi
         return code, found
 
     states = answer.compact_array(state)
+    _check_all(connection, "DescribeTransactions", ids, (each.transactional_id for _, each in states))
     for code, each in states:
         if code != _NO_SUCH_ID:
             _check(connection, f"DescribeTransactions of {each.transactional_id}", code)
@@ -102,9 +103,10 @@ def list_offsets(
     Raises:
         As `list_transactions`.
     """
+    wanted = set(partitions)
     topics = [
         string(topic) + _old_array(struct.pack(">iq", number, time) for number in numbers)
-        for topic, numbers in _by_topic(dict.fromkeys(partitions)).items()
+        for topic, numbers in _by_topic(dict.fromkeys(wanted)).items()
     ]
     answer = connection.request(Api.LIST_OFFSETS, 1, struct.pack(">i", -1) + _old_array(topics))
 
@@ -117,6 +119,7 @@ def list_offsets(
         for number, code, offset in numbers:
             _check(connection, f"ListOffsets of {topic}-{number}", code)
             found[TopicPartition(topic, number)] = offset
+    _check_all(connection, "ListOffsets", wanted, found)
     return found
 
 
@@ -162,6 +165,11 @@ def _check(connection: BrokerConnection, about: str, code: int, message: str | N
     if code:
         text = f"{connection.name}: {about}: error code {code}" + (f" ({message})" if message else "")
         raise RequestDelayed(text) if code in _PASSING else RequestRefused(text)
+
+
+def _check_all(connection: BrokerConnection, about: str, asked: Iterable[object], answered: Iterable[object]) -> None:
+    if missing := {*asked} - {*answered}:
+        raise CorruptData(f"{connection.name}: {about}: the answer lacks {len(missing)} of what was requested")
 
 
 def _by_topic(values: Mapping[TopicPartition, _T]) -> dict[str, dict[int, _T]]:

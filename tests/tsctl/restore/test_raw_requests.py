@@ -126,3 +126,16 @@ def test_an_error_is_named_and_is_no_empty_answer(name: str, bodies: list[tuple[
 def test_a_transactional_id_that_expired_meanwhile_is_left_out() -> None:
     """Between the two requests."""
     assert asked(list_transactions, listed(), described(105)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "bodies"),
+    [
+        ("ListOffsets", [(Api.LIST_OFFSETS, struct.pack(">i", -1))]),
+        ("DescribeTransactions", [listed(), (Api.DESCRIBE_TRANSACTIONS, struct.pack(">i", 0) + b"\1\0")]),
+    ],
+)
+def test_an_answer_that_lacks_a_part_is_no_empty_answer(name: str, bodies: list[tuple[Api, bytes]]) -> None:
+    """A transaction that is left out could be one that names the topic."""
+    with pytest.raises(CorruptData, match=f"{name}: the answer lacks 1"):
+        asked(ANSWERS[name][0], *bodies)
