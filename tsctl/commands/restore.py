@@ -329,7 +329,7 @@ def finish(
         output.text(f"{partitions}: MirrorMaker has copied all records")
         _say_not_copied(plan, output)
     else:
-        check_offsets(cluster, plan, restored.created())
+        check_offsets(cluster, plan, restored.created(), is_limited=configurations)
         output.text(f"{partitions}: start, end and in-sync replicas as planned")
     if not configurations:
         if is_mirrored:

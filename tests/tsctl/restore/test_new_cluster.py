@@ -15,7 +15,7 @@ from tests.tsctl.running import runner
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import GroupsPlan, RestoreDirectory, RestorePlan, Source, Step, TopicPlan
-from tsctl.restore.new_cluster import NewCluster, check_offsets, configure_topics, create_topics
+from tsctl.restore.new_cluster import UNLIMITED, NewCluster, check_offsets, configure_topics, create_topics
 from tsctl.verify.kafka_cluster import ClusterAway, KafkaCluster
 
 
@@ -42,6 +42,30 @@ def test_created_topics_keep_everything_until_their_configurations_are_set(clust
     check_offsets(cluster, plan, created)
     configure_topics(cluster, plan)
     assert cluster.reading.settings(["created"])["created"]["retention.ms"] == "5000"
+
+
+def test_a_topic_that_a_client_created_meanwhile_keeps_everything_too(cluster: NewCluster) -> None:
+    """It is as planned, but has the brokers' retention: Kafka would delete the restored records."""
+    cluster.create("meanwhile", [[1]], {"retention.ms": "1000", "cleanup.policy": "compact"})
+    create_topics(cluster, plan_of("meanwhile"))
+    found = cluster.reading.settings(["meanwhile"])["meanwhile"]
+    assert {name: found[name] for name in UNLIMITED} == UNLIMITED
+
+
+def test_configurations_are_set_after_a_kill_although_kafka_has_deleted_meanwhile(
+    cluster: NewCluster, one_broker: LocalCluster
+) -> None:
+    """A killed `finish --configurations` has set some; before it the first offset is the plan's."""
+    plan = plan_of("begun")
+    created = create_topics(cluster, plan)
+    one_broker.produce("begun", [Record(b"v")] * 3, partition=0)
+    one_broker.delete_records("begun", {0: 2})
+    with pytest.raises(QueryError, match="begun-0: offsets 2 to 3; 0 to 0 are expected"):
+        check_offsets(cluster, plan, created)
+    check_offsets(cluster, plan, created, is_limited=True)
+    later = replace(plan, topics={"begun": TopicPlan("begun", {0: replace(part(3, 3), replicas=(1,))}, {})})
+    with pytest.raises(QueryError, match="begun-0: offsets 2 to 3; 3 to 3 are expected"):
+        check_offsets(cluster, later, created, is_limited=True)
 
 
 def test_offsets_that_a_broker_does_not_have_yet_are_requested_again(
