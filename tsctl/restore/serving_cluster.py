@@ -13,7 +13,7 @@ from typing import Final
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import Created, RestorePlan, Seed
-from tsctl.restore.new_cluster import NewCluster, check_offsets, retried
+from tsctl.restore.new_cluster import NewCluster, check_offsets, other_topics, retried
 from tsctl.restore.raw_requests import list_transactions, reassign
 from tsctl.restore.transactions import Coordinated, naming
 
@@ -141,6 +141,8 @@ def move_home(
     seed = plan.seed
     if seed is None:
         raise QueryError("the plan has no seed, so its replicas are where they belong; continue with `finish`")
+    if wrong := other_topics(cluster.reading.topics(), created):
+        raise QueryError(f"{'; '.join(wrong[:_MOST])}. Delete it, and begin again with another directory")
     homes = {name: list(part.homes) for name, part in plan.partitions.items()}
     found = cluster.replicas()
     if all(found.get(name, ([],))[0] == [seed.broker] for name in homes):

@@ -1,16 +1,19 @@
 """What `create` refuses while a cluster serves: each of it would lose records, or restore wrong ones."""
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.tsctl.restore.test_loss import part
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import GroupsPlan, RestorePlan, Seed, TopicPlan
-from tsctl.restore.serving_cluster import Serving, check_serving
+from tsctl.restore.documents import Created, GroupsPlan, RestorePlan, Seed, TopicPlan
+from tsctl.restore.new_cluster import NewCluster
+from tsctl.restore.serving_cluster import Serving, check_serving, move_home
 from tsctl.restore.transactions import Coordinated
+from tsctl.verify.kafka_cluster import KafkaTopic
 
 SEED = Seed(9, "seed:9092")
 T0 = TopicPartition("t", 0)
@@ -77,3 +80,11 @@ def test_all_reasons_are_in_one_message() -> None:
             SEED,
             replace(GOOD, replicas={TopicPartition("other", 0): [9]}, is_fenced=False, members={"g": ["reports-1"]}),
         )
+
+
+def test_the_partitions_of_another_topic_are_not_moved() -> None:
+    """A client created it under the same name, after the topic on the seed was deleted; nothing else is called."""
+    topics = {"t": KafkaTopic("B" * 22, (0,))}
+    cluster = cast("NewCluster", SimpleNamespace(reading=SimpleNamespace(topics=lambda: topics)))
+    with pytest.raises(QueryError, match="topic t: another id"):
+        move_home(cluster, PLAN, Created("p", "kafka", {"t": "A" * 22}), 1, lambda _: None)
