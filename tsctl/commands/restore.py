@@ -26,7 +26,7 @@ from tsctl.archive_options import ArchiveOptions, HeldTopic, JsonOption, OpenArc
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, size
-from tsctl.restore.continuing import continue_archive, hold_topics
+from tsctl.restore.continuing import check_unchanged, continue_archive, hold_topics
 from tsctl.restore.documents import HostRecord, RestoreDirectory, RestorePlan, Seed
 from tsctl.restore.exactly_once import with_producers
 from tsctl.restore.files import disk_errors, write_file
@@ -173,14 +173,16 @@ def create(
     from tsctl.restore.new_cluster import create_topics  # noqa: PLC0415  (librdkafka)
     from tsctl.restore.serving_cluster import Serving, check_serving  # noqa: PLC0415
 
-    if seed is not None:
-        check_serving(plan, seed, Serving.read(cluster, plan, seed))
-    created = create_topics(cluster, plan)
-    if seed is not None:  # groups may have members again afterwards: no client reaches the topic yet
-        _set_offsets(cluster, plan, output)
-    if not no_archive:
-        with ExitStack() as opened:
-            old = opened.enter_context(open_archive(given.name(), output.warn))
+    with ExitStack() as opened:
+        old = None if no_archive else opened.enter_context(open_archive(given.name(), output.warn))
+        if seed is not None:
+            if old is not None:
+                check_unchanged(old, plan)
+            check_serving(plan, seed, Serving.read(cluster, plan, seed))
+        created = create_topics(cluster, plan)
+        if seed is not None:  # groups may have members again afterwards: no client reaches the topic yet
+            _set_offsets(cluster, plan, output)
+        if old is not None:
             new = old
             if continued_in is not None:
                 new = opened.enter_context(open_archive(name_archive(continued_in, None), output.warn))

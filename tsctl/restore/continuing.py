@@ -9,16 +9,46 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
 from ts_common.archive.holds import MOST_TOPICS, Hold
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.restored import Restored, RestoredPartition, RestoredTopic, record_restored
 from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
+from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import OpenArchive
 from tsctl.holds import add_hold
-from tsctl.restore.documents import Created, RestorePlan
+from tsctl.restore.documents import Created, PartitionPlan, RestorePlan
 
 _PURPOSE = "restore"
+_SHOWN = 10
 _SAME_ARCHIVE = 7 * 86_400_000  # ms of a hold in the same archive: it would also hold what the topic gets
+
+
+def check_unchanged(old: OpenArchive, plan: RestorePlan) -> None:
+    """Check that agents have shipped nothing of the deleted topics since the plan was made.
+
+    Readers would not return it: the topics that continue them begin at the plan's ends.
+
+    Raises:
+        QueryError: they have.
+        CorruptData, NewerFormat, StoreUnavailable, AccessDenied: from the stores.
+    """
+
+    def later(item: tuple[TopicPartition, PartitionPlan]) -> str | None:
+        name, part = item
+        keys = old.keys.partition(name, plan.topics[name.topic].directory)
+        commit, _ = read_commit(old.store_of(name.topic), keys)
+        if part.end < part.stored_end or not isinstance(commit, Commit) or commit.next_offset <= part.end:
+            return None
+        return f"{name}: the archive has offsets up to {commit.next_offset - 1}, and the plan ends at {part.end}"
+
+    if found := [each for each in in_threads(later, plan.partitions.items()) if each is not None]:
+        raise QueryError(
+            f"{'; '.join(found[:_SHOWN])}: agents shipped the rest of the deleted topic meanwhile; make the plan "
+            "again, in another directory. Nothing was created"
+        )
 
 
 def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]) -> None:

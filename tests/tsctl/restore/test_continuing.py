@@ -15,7 +15,7 @@ from ts_common.archive.plan import ReadRange
 from ts_common.archive.restored import Restored
 from ts_common.archive.view import open_view
 from ts_common.errors import QueryError
-from tsctl.restore.continuing import continue_archive, hold_topics
+from tsctl.restore.continuing import check_unchanged, continue_archive, hold_topics
 from tsctl.restore.documents import Created, GroupsPlan, RestorePlan, Seed, TopicPlan
 from tsctl.restore.planning import plan_partition
 
@@ -93,3 +93,16 @@ def test_the_hold_of_a_restore_into_the_same_archive_ends(archive: MadeArchive) 
     hold_topics(opened(archive), replace(plan(TopicPlan("t", {}, {})), seed=Seed(9, "h:1")), lambda _: None)
     (hold,) = read_holds(archive.store, archive.keys)
     assert hold.until == 1 + 7 * 86_400_000
+
+
+def test_what_agents_shipped_after_the_plan_is_not_left_behind(archive: MadeArchive) -> None:
+    """The new topic begins at the plan's end, and readers of its former place end there; a cut was chosen."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.commit("t", 10)
+    made = plan(TopicPlan("t", {0: plan_of(archive), 1: plan_of(archive)}, {}))  # 1 has no commit
+    check_unchanged(opened(archive), made)
+    archive.put_segment("t", 10, batches((10, 20)))
+    archive.commit("t", 20, highest_base=10)
+    with pytest.raises(QueryError, match="t-0: the archive has offsets up to 19, and the plan ends at 10: "):
+        check_unchanged(opened(archive), made)
+    check_unchanged(opened(archive), plan(TopicPlan("t", {0: plan_of(archive, end=10)}, {})))
