@@ -235,7 +235,11 @@ def _topic_plan(
             partitions[number] = replace(_EMPTY, replicas=replicas, homes=later)
         else:
             partitions[number] = planned[part].finished(replicas, ended[part], later)
-    configurations = wanted.configurations.get(name)
+    configurations = wanted.configurations.get(name, None if former is None else former.configs)
+    notes = (
+        [] if former is not None else [f"no snapshot has the number of partitions: {count} have segments, or are below"]
+    )
     if configurations is None:
-        configurations = (former.configs or {}) if former is not None else {}
-    return TopicPlan(entry.topic.directory, partitions, dict(configurations))
+        notes.append("no snapshot has the topic's configurations: Kafka's defaults count; give --configurations")
+    partitions[0] = replace(partitions[0], notes=(*notes, *partitions[0].notes))
+    return TopicPlan(entry.topic.directory, partitions, dict(configurations or {}))

@@ -86,6 +86,30 @@ def test_no_intact_snapshot_is_as_none(archive: MadeArchive, run: Run, tmp_path:
     assert (made.code, made.out.count("no older one is intact")) == (0, 2)
 
 
+def test_what_no_snapshot_has_of_a_topic_is_a_note(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
+    """With Kafka's defaults a compacted topic is not compacted, and with fewer partitions keys change theirs."""
+
+    def notes(name: str, *options: object) -> list[str]:
+        made = run("restore", "plan", tmp_path / name, "--brokers", 1, *options, *named(archive))
+        assert made.code == 0, made
+        found: list[str] = json.loads((tmp_path / name / "plan.json").read_bytes())["topics"]["t"]["partitions"]["0"][
+            "notes"
+        ]
+        return found
+
+    assert notes("known") == []
+    topics = {"t": Topic(None, ((1,),), None)}  # denied
+    ClusterSnapshot(NOW, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, NOW)
+    (configurations,) = notes("denied")
+    assert "no snapshot has the topic's configurations" in configurations
+    chosen = tmp_path / "chosen.json"
+    chosen.write_text('{"t":{}}')
+    assert notes("chosen", "--configurations", chosen) == []
+    ClusterSnapshot(NOW + MINUTE, 1, None, {}, {}, (), (), ()).put(archive.store, archive.keys, NOW + MINUTE)
+    (partitions, _) = notes("none", "--replication-factor", 1)
+    assert "no snapshot has the number of partitions: 1 " in partitions
+
+
 def test_a_snapshot_of_a_later_release_refuses_the_plan(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
     """It is not damaged: this release would restore an older state without need."""
     key = put(archive, ClusterSnapshot, NOW, gzip.compress(b'{"version":2}'))
