@@ -19,6 +19,7 @@ from tsctl.restore.transactions import Coordinated, naming
 
 RATE: Final = "follower.replication.throttled.rate"  # of a broker, bytes per second
 _THROTTLED: Final = "follower.replication.throttled.replicas"  # of a topic
+_STATES: Final = "__transaction_state"
 _UNSET: Final = frozenset({None, "", str((1 << 63) - 1)})  # values of `RATE` without a throttle
 _FENCE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 1.0
@@ -64,8 +65,15 @@ def read_coordinated(cluster: NewCluster, seed: Seed) -> tuple[Coordinated, ...]
     """Return the last transaction of each transactional id of a cluster.
 
     Raises:
+        QueryError: a coordinator is missing, so that its transactions are unknown.
         ClusterAway, NoAnswer, RequestDelayed, OperatorError, CorruptData: a request failed.
     """
+    away = [str(name) for name, (_, _, leader) in cluster.replicas().items() if name.topic == _STATES and leader < 0]
+    if away:
+        raise QueryError(
+            f"{', '.join(away[:_MOST])}: no leader, so it is unknown which transactions name the topics; start the "
+            "brokers that have them, then repeat the command"
+        )
     found: list[Coordinated] = []
     for broker, address in cluster.brokers().items():
         if broker != seed.broker:  # it coordinates nothing
@@ -157,7 +165,8 @@ def move_home(
         note(f"{len(moving)} partitions: being moved to brokers {brokers}")
         _wait_until_home(cluster, homes, note)
     for broker in brokers:
-        cluster.configure_broker(broker, RATE, None)
+        if cluster.setting_of_broker(broker, RATE) in _UNSET | {str(rate)}:  # another reassignment can have set its own
+            cluster.configure_broker(broker, RATE, None)
     for topic in plan.topics:
         cluster.configure(topic, {}, [_THROTTLED])
     retried(lambda: check_offsets(cluster, plan.at_homes, created))

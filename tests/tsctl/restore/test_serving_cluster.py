@@ -11,7 +11,7 @@ from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import Created, GroupsPlan, RestorePlan, Seed, TopicPlan
 from tsctl.restore.new_cluster import NewCluster
-from tsctl.restore.serving_cluster import Serving, check_serving, move_home
+from tsctl.restore.serving_cluster import Serving, check_serving, move_home, read_coordinated
 from tsctl.restore.transactions import Coordinated
 from tsctl.verify.kafka_cluster import KafkaTopic
 
@@ -88,3 +88,30 @@ def test_the_partitions_of_another_topic_are_not_moved() -> None:
     cluster = cast("NewCluster", SimpleNamespace(reading=SimpleNamespace(topics=lambda: topics)))
     with pytest.raises(QueryError, match="topic t: another id"):
         move_home(cluster, PLAN, Created("p", "kafka", {"t": "A" * 22}), 1, lambda _: None)
+
+
+def test_the_throttle_of_another_reassignment_stays() -> None:
+    """It was set while the partitions moved; ours is removed."""
+    rates = {1: "", 2: ""}
+
+    def set_rate(broker: int, _: str, value: str | None) -> None:
+        rates[broker] = "777" if broker == 2 and value else value or ""
+
+    reading = SimpleNamespace(topics=lambda: {"t": KafkaTopic(None, (0,))}, bounds=lambda _: {T0: (0, 10)})
+    cluster = SimpleNamespace(
+        reading=reading,
+        replicas=lambda: {T0: ([1, 2], [1, 2], 1)},
+        setting_of_broker=lambda broker, _: rates[broker],
+        configure_broker=set_rate,
+        configure=lambda *_: None,
+    )
+    assert move_home(cast("NewCluster", cluster), PLAN, Created("p", "kafka", {"t": None}), 5, lambda _: None) == []
+    assert rates == {1: "", 2: "777"}
+
+
+def test_transactions_of_a_missing_coordinator_are_not_none() -> None:
+    """One of them can name the topic; no running broker lists it."""
+    replicas = {TopicPartition("__transaction_state", 3): ([4], [4], -1)}
+    cluster = SimpleNamespace(replicas=lambda: replicas, brokers=dict)
+    with pytest.raises(QueryError, match="__transaction_state-3: no leader"):
+        read_coordinated(cast("NewCluster", cluster), SEED)
