@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as TheirPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -24,7 +23,7 @@ from ts_common.model import TopicPartition
 from ts_common.wording import counted
 from tsctl.restore.documents import Created, RestorePlan
 from tsctl.restore.raw_requests import EARLIEST, LATEST, list_offsets
-from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster, KafkaTopic, metadata_of
+from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster, KafkaTopic
 
 # Until the last step nothing of a restored topic is deleted or compacted.
 UNLIMITED: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -56,9 +55,7 @@ class NewCluster:
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str], seed: int | None = None) -> None:
         self.reading = KafkaCluster(bootstrap, properties, seed)
-        self._seed = seed
         self._properties = properties
-        self._client = AdminClient({"client.id": "tsctl", "log_level": 0, **properties, "bootstrap.servers": bootstrap})
 
     def cluster_id(self) -> str:
         """Return Kafka's cluster id.
@@ -66,8 +63,7 @@ class NewCluster:
         Raises:
             ClusterAway, OperatorError: the request failed.
         """
-        found: str = self._metadata().cluster_id
-        return found
+        return str(self.reading.metadata().cluster_id)
 
     def brokers(self) -> dict[int, str]:
         """Return `host:port` of each registered broker, as clients see it; the controller is first.
@@ -75,7 +71,7 @@ class NewCluster:
         Raises:
             ClusterAway, OperatorError: the request failed.
         """
-        found = self._metadata()
+        found = self.reading.metadata()
         first = sorted(found.brokers.items(), key=lambda each: (each[0] != found.controller_id, each[0]))
         return {number: f"{each.host}:{each.port}" for number, each in first}
 
@@ -94,7 +90,7 @@ class NewCluster:
         Raises:
             ClusterAway, OperatorError: the request failed.
         """
-        asked = self._admin.describe_consumer_groups([group], request_timeout=REQUEST_SECONDS)
+        asked = self.reading.admin.describe_consumer_groups([group], request_timeout=REQUEST_SECONDS)
         found = self._wait(asked[group], f"group {group}", {KafkaError.GROUP_ID_NOT_FOUND})
         return [] if found is None else [each.client_id for each in found.members]
 
@@ -113,7 +109,8 @@ class NewCluster:
             replica_assignment=[list(each) for each in replicas],
             config=dict(configurations),
         )
-        self._wait(self._admin.create_topics([wanted])[topic], f"topic {topic}", {KafkaError.TOPIC_ALREADY_EXISTS})
+        asked = self.reading.admin.create_topics([wanted])
+        self._wait(asked[topic], f"topic {topic}", {KafkaError.TOPIC_ALREADY_EXISTS})
 
     def replicas(self) -> dict[TopicPartition, tuple[list[int], list[int], int]]:
         """Return replicas, in-sync replicas and leader of each partition; the leader is -1 without one.
@@ -121,7 +118,7 @@ class NewCluster:
         Raises:
             ClusterAway, OperatorError: the request failed.
         """
-        metadata = self._metadata()
+        metadata = self.reading.metadata()
         return {
             TopicPartition(name, number): (list(each.replicas), list(each.isrs), each.leader)
             for name, topic in metadata.topics.items()
@@ -140,7 +137,7 @@ class NewCluster:
         retried(lambda: self._set_offsets(group, theirs))  # a new cluster creates `__consumer_offsets` now
 
     def _set_offsets(self, group: str, theirs: list[TheirPartition]) -> None:
-        asked = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, theirs)])
+        asked = self.reading.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, theirs)])
         answer = self._wait(asked[group], f"group {group}")
         for each in answer.topic_partitions:
             if each.error is not None:
@@ -175,23 +172,13 @@ class NewCluster:
             ClusterAway, OperatorError: the request failed.
         """
         asked = ConfigResource(ResourceType.BROKER, str(broker))
-        entries = self._wait(self._admin.describe_configs([asked])[asked], f"broker {broker}")
+        entries = self._wait(self.reading.admin.describe_configs([asked])[asked], f"broker {broker}")
         found: str | None = entries[name].value if name in entries else None
         return found
 
     def _alter(self, resource: ConfigResource) -> None:
         about = f"{resource.restype.name.lower()} {resource.name}"
-        self._wait(self._admin.incremental_alter_configs([resource])[resource], about)
-
-    def _metadata(self) -> Any:
-        return self._result(lambda: metadata_of(self._client, self._seed), "metadata")
-
-    @property
-    def _admin(self) -> AdminClient:
-        """The client for requests; with a seed it names another broker as controller, as `metadata_of` does."""
-        if self._seed is not None:
-            self._metadata()
-        return self._client
+        self._wait(self.reading.admin.incremental_alter_configs([resource])[resource], about)
 
     def _wait(self, future: "Future[Any]", about: str, fine: frozenset[int] | set[int] = frozenset()) -> Any:
         return self._result(lambda: future.result(REQUEST_SECONDS), about, fine)

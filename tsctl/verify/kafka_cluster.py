@@ -143,9 +143,29 @@ class KafkaCluster:
         self._bootstrap = bootstrap
         self._not_let_in: str | None = None
         try:
-            self._admin = AdminClient(self._settings)
+            self._client = AdminClient(self._settings)
         except KafkaException as error:
             raise ConfigurationError("settings of the Kafka client", [error.args[0].str()]) from error
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client of librdkafka for requests; it names a broker as controller that clients reach.
+
+        Raises:
+            ClusterAway, AccessDenied: the request for metadata failed.
+        """
+        if self._avoided is not None:
+            self.metadata()
+        return self._client
+
+    def metadata(self) -> ClusterMetadata:
+        """Return brokers, topics and partitions.
+
+        Raises:
+            ClusterAway, AccessDenied: the request failed.
+        """
+        found: ClusterMetadata = self._answer(lambda: metadata_of(self._client, self._avoided))
+        return found
 
     def topics(self) -> dict[str, KafkaTopic]:
         """Return every topic that this identity may see.
@@ -153,11 +173,11 @@ class KafkaCluster:
         Raises:
             ClusterAway, AccessDenied: the request failed.
         """
-        metadata = self._answer(lambda: metadata_of(self._admin, self._avoided))
+        metadata = self.metadata()
         names = sorted(name for name, topic in metadata.topics.items() if topic.error is None)
         ids: dict[str, str | None] = {}
         for some in _pieces(names):
-            asked = self._admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
+            asked = self.admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
             for name, future in asked.items():
                 ids[name] = _topic_id(self._result(future).topic_id)
         return {name: KafkaTopic(ids[name], tuple(sorted(metadata.topics[name].partitions))) for name in names}
@@ -170,7 +190,7 @@ class KafkaCluster:
             ClusterAway: the cluster did not answer.
         """
         for some in _pieces(sorted(topics)):
-            asked = self._admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
+            asked = self.admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
             for name, future in asked.items():
                 self._result(future, f"topic {name}: ", absent={KafkaError.UNKNOWN_TOPIC_OR_PART})
 
@@ -212,7 +232,7 @@ class KafkaCluster:
         return found
 
     def _settings_of(self, resources: list[ConfigResource]) -> dict[str, dict[str, str]]:
-        asked = self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
+        asked = self.admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
         return {
             resource.name: {name: entry.value for name, entry in self._result(future).items()}
             for resource, future in asked.items()
@@ -224,7 +244,7 @@ class KafkaCluster:
         Raises:
             ClusterAway, AccessDenied: the request failed.
         """
-        asked = self._admin.list_consumer_group_offsets(
+        asked = self.admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
         )
         found: dict[TopicPartition, int] = {}
@@ -310,7 +330,7 @@ class KafkaCluster:
             asked = {
                 TheirPartition(one.topic, one.partition): spec[one] if isinstance(spec, dict) else spec for one in some
             }
-            for theirs, future in self._admin.list_offsets(asked, request_timeout=REQUEST_SECONDS).items():
+            for theirs, future in self.admin.list_offsets(asked, request_timeout=REQUEST_SECONDS).items():
                 result = self._result(future, absent={KafkaError._NOENT, KafkaError.LEADER_NOT_AVAILABLE})
                 if result is not None:
                     found[TopicPartition(theirs.topic, theirs.partition)] = result.offset
@@ -338,7 +358,7 @@ class KafkaCluster:
         return self._refused() or ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s")
 
     def _refused(self) -> Exception | None:
-        self._admin.poll(0)  # runs the callback for errors
+        self._client.poll(0)  # runs the callback for errors
         if self._not_let_in is None:
             return None
         return AccessDenied(
