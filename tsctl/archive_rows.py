@@ -14,7 +14,7 @@ from ts_common.archive.view import PartitionView
 from tsctl.archive_options import (
     HeldTopic,
 )
-from tsctl.output import iso, size
+from tsctl.output import Streamed, iso, size
 
 
 class SegmentState(StrEnum):
@@ -102,11 +102,12 @@ def topic_fields(
         "gap_records": sum(len(catalog.gaps) for catalog in catalogs),
         "last_commit": iso(_last_commit(catalogs)),
     }
-    partitions = [
-        {**_partition_fields(catalog, looks.get(catalog.keys.prefix)), "commit": states[catalog.keys.prefix].value}
-        for catalog in catalogs
-    ]
-    return {**fields, "partitions": partitions}
+
+    def partition(catalog: PartitionCatalog) -> dict[str, object]:
+        found = looks.get(catalog.keys.prefix)
+        return {**_partition_fields(catalog, found), "commit": states[catalog.keys.prefix].value}
+
+    return {**fields, "partitions": Streamed(partition, catalogs)}
 
 
 PARTITION_COLUMNS: Final = (

@@ -13,8 +13,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rich.filesize import decimal
 
@@ -28,7 +29,10 @@ VERSION: Final = 1
 NOTHING: Final = "-"  # in a cell: unknown or missing
 _DRAWN: Final = 2_000  # rows; the library needs 1 ms and 9 KB for each
 
+_PIECES: Final = 10_000  # of a JSON document that are changed and written at once
+
 Cell = str | int | bool | None
+_T = TypeVar("_T")
 
 
 class ReaderGone(Exception):
@@ -36,6 +40,23 @@ class ReaderGone(Exception):
 
     It is not an `OSError`: typer would turn that into exit code 1.
     """
+
+
+class Streamed(list[Any], Generic[_T]):
+    """A list in a JSON document, whose elements are made while it is written: all at once can need gigabytes.
+
+    Args:
+        make: makes an element.
+        of: what each is made of.
+    """
+
+    def __init__(self, make: Callable[[_T], object], of: Sequence[_T]) -> None:
+        super().__init__(of)
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        """Make one element after the other."""
+        return map(self._make, super().__iter__())
 
 
 class Advance(Protocol):
@@ -69,9 +90,12 @@ class Output:
             print(f"tsctl: {printable(line)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
     def document(self, fields: Mapping[str, object]) -> None:
-        """Write the command's JSON document."""
+        """Write the command's JSON document, in pieces; a value can be `Streamed`."""
         document = {"version": VERSION, **fields, "warnings": self._warnings}
-        _write(printable_json(self._whole(json.dumps(document, indent=1))) + "\n")
+        pieces = json.JSONEncoder(indent=1).iterencode(document)  # no string is divided
+        while some := "".join(islice(pieces, _PIECES)):
+            _write(printable_json(self._whole(some)))
+        _write("\n")
         flush()
 
     def line(self, fields: Mapping[str, object]) -> None:
