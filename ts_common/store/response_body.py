@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from http.client import HTTPException
+from typing import Any, Protocol
 
 from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
@@ -26,6 +27,28 @@ class Source(Protocol):
 
     def readinto(self, b: memoryview, /) -> int:
         """Fill `b` with the bytes that have arrived, and return their number."""
+
+
+class DirectSource:
+    """A response of urllib3, whose bytes arrive in the caller's buffer: its own `readinto` reads them, and copies them.
+
+    That is a tenth of the endpoint's processor time without a cache. The body has no content encoding.
+    """
+
+    def __init__(self, response: BaseHTTPResponse) -> None:
+        self._response = response
+        self._file: Any = response._fp  # type: ignore[attr-defined]
+
+    def read(self, amt: int, /) -> bytes:
+        """Return up to `amt` bytes."""
+        return self._response.read(amt)
+
+    def readinto(self, b: memoryview, /) -> int:
+        """Fill `b` with the bytes that have arrived; after the last one the connection is free for another request."""
+        count: int = self._file.readinto(b)
+        if self._file.isclosed():
+            self._response.release_conn()
+        return count
 
 
 class ResponseBody:
@@ -87,7 +110,7 @@ class ResponseBody:
         try:
             with self._translated(self._call):
                 yield
-        except (HTTPError, OSError) as error:
+        except (HTTPError, HTTPException, OSError) as error:
             raise StoreUnavailable(
                 f"{self._call.operation} {self._call.target}: the transfer broke after byte "
                 f"{self._length - self._left} of {self._length}: {error}"

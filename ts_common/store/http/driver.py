@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from awscrt.checksums import crc32c as crc32c_of
 
@@ -44,7 +43,7 @@ from ts_common.store.http.copies import copy_object
 from ts_common.store.http.service import Page, Service
 from ts_common.store.listing import Onward, below, directory_below, list_in_order
 from ts_common.store.protection import Lock, Protection
-from ts_common.store.response_body import EmptyBody, ResponseBody
+from ts_common.store.response_body import DirectSource, EmptyBody, ResponseBody
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
     SizedBody,
@@ -201,8 +200,7 @@ class HttpStore(ObjectStore):
                 length = _length(answer)
                 size = whole_size(byte_range, answer.headers.get("content-range"), length, call)
                 info = checked(self._service.info_of(key, size, answer))
-            source: Any = response  # the annotation of its `readinto` accepts only a bytearray
-            yield ResponseBody(info, source, length, call)
+            yield ResponseBody(info, DirectSource(response), length, call)
 
     def head(self, key: str) -> ObjectInfo:
         """Send one request; after the first "not found", send another one for the bucket."""

@@ -46,7 +46,7 @@ from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.listing import below, directory_below, list_in_order
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.protection import Lock, Protection
-from ts_common.store.response_body import EmptyBody, ResponseBody
+from ts_common.store.response_body import DirectSource, EmptyBody, ResponseBody
 from ts_common.store.s3.bucket_settings import BucketProtection, read_rules
 from ts_common.store.s3.error_translation import is_without_reason, status_of, translated
 from ts_common.store.s3.identity import identity_of
@@ -239,8 +239,7 @@ class S3Store(ObjectStore):
                 size = whole_size(byte_range, answer.get("ContentRange"), length, call)
                 etag, modified = strong(answer["ETag"]), answer["LastModified"].timestamp()
                 info = checked(ObjectInfo(key, size, etag, modified, _lower_names(answer["Metadata"])))
-            source: Any = body  # the stubs of its `readinto` are wrong
-            yield ResponseBody(info, source, length, call, translated)
+            yield ResponseBody(info, DirectSource(body._raw_stream), length, call, translated)  # type: ignore[attr-defined]
         finally:
             body.close()
 
