@@ -14,7 +14,7 @@ from typing import Any
 
 from awscrt.checksums import crc32c as checksum
 
-from tests.histories.memory_store import MemoryStore, read_body
+from dev.simulation.memory_store import MemoryStore, read_body
 from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, StoreUnavailable, TieredStorageError
 from ts_common.store.contract import (
     NO_METADATA,

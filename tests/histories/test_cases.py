@@ -8,12 +8,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from dev.simulation.memory_store import MemoryStore
 from tests.histories.agents import CLUSTER, TP, Agent, Work
 from tests.histories.cleaner import compact
 from tests.histories.clock import Clock
 from tests.histories.cluster import Cluster
 from tests.histories.interrupts import installed
-from tests.histories.memory_store import MemoryStore
 from tests.histories.world import directory_in_memory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from dev.simulation.memory_store import MemoryStore
 from tests.histories.agents import Agent, Killed, Work
 from tests.histories.checks import Checks
 from tests.histories.cleaner import compact
@@ -19,7 +20,6 @@ from tests.histories.cluster import Cluster
 from tests.histories.draws import Flavour, Step, weights_of
 from tests.histories.faults import FaultyStore, Put, Weather
 from tests.histories.interrupts import installed
-from tests.histories.memory_store import MemoryStore
 from tests.histories.plots import PLOTS
 from ts_common.config.cluster_config import OffsetReset
 

@@ -64,6 +64,7 @@ class MemoryStore(ObjectStore):
         archived: bool = False,
     ) -> ObjectInfo:
         """Check the condition, then write."""
+        del crc32c, archived
         data = read_body(body, size)
         there = self.objects.get(key)
         if isinstance(condition, IfAbsent) and there is not None:
