@@ -36,7 +36,8 @@ class Cloud:
 
     Attributes:
         requests: their number by (minute, operation).
-        by_prefix: their number by (minute, whether PUT, first `WIDEST_BITS` entropy bits of the partition).
+        by_prefix: their number by (minute, whether PUT, first `WIDEST_BITS` entropy bits of the partition). Objects of
+            the whole cluster have no such bits.
         slow_downs: their number by minute.
     """
 
@@ -63,7 +64,8 @@ class Cloud:
         minute, is_put = int(now // 60), operation == PUT
         bits, place = _place(_directory(key))
         self.requests[minute, operation] += 1
-        self.by_prefix[minute, is_put, place] += 1
+        if bits:
+            self.by_prefix[minute, is_put, place] += 1
         if scenario.outage[0] <= now < scenario.outage[1]:
             self.clock.sleep(self._random.uniform(*_TIMEOUT_SECONDS))
             raise StoreUnavailable("the simulated outage")

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -22,7 +22,7 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.request_rate import Pace
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.log_dirs import directory_scan
+from ts_uploader.log_dirs import directory_scan, local_log
 from ts_uploader.messages.observations import HighWatermarks, Leadership, Led, Listing, NotLed, PartitionEvent
 from ts_uploader.messages.results import Committed, Failed, LookDue, PositionRead, Result
 from ts_uploader.messages.tasks import AnyTask, Rescan
@@ -43,7 +43,7 @@ from ts_uploader.workers.task_runner import TaskRunner
 
 _LOOKUP_THREADS = 8
 _PARTITIONS_PER_TOPIC = 64
-_START_SECONDS = 60.0  # within which all agents start
+_START_SECONDS = 300.0  # within which all agents start
 _LOOK_SECONDS = 0.05  # from a change of a directory to its listing
 _LEADERSHIP_SECONDS = (0.05, 1.0)  # from an election to its message
 _ELECTION_SECONDS = 5.0  # within which the leaders move
@@ -210,7 +210,7 @@ class Fleet:
 
     @contextmanager
     def listed(self) -> Iterator[None]:
-        """Let the agents' tasks list directories here."""
+        """Let the agents' tasks list directories here, and read each small file once: none of them changes."""
 
         def listing(name: TopicPartition, _: Path, log_dir: Path, earlier: object = None) -> Listing:
             del earlier
@@ -219,6 +219,7 @@ class Fleet:
         with (
             patch.object(directory_scan, "list_partition", listing),
             patch.object(coverage, "list_partition", listing),
+            patch.object(local_log, "read_file", cache(local_log.read_file)),
         ):
             yield
 
