@@ -22,7 +22,7 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.request_rate import Pace
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.log_dirs import directory_scan, local_log
+from ts_uploader.log_dirs import directory_scan, local_log, segment_file
 from ts_uploader.messages.observations import HighWatermarks, Leadership, Led, Listing, NotLed, PartitionEvent
 from ts_uploader.messages.results import Committed, Failed, LookDue, PositionRead, Result
 from ts_uploader.messages.tasks import AnyTask, Rescan
@@ -219,7 +219,7 @@ class Fleet:
         with (
             patch.object(directory_scan, "list_partition", listing),
             patch.object(coverage, "list_partition", listing),
-            patch.object(local_log, "read_file", cache(local_log.read_file)),
+            patch.object(local_log, "read_file", cache(segment_file.read_file)),
         ):
             yield
 
