@@ -17,7 +17,8 @@ _GIGABYTE = 1e9
 _WRITE_PRICE, _READ_PRICE, _STORAGE_PRICE = 0.005, 0.0004, 0.023
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>A simulated fleet</title>
 <style>body {{ font-family: sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em }}
-table {{ border-collapse: collapse }} td, th {{ border: 1px solid #ccc; padding: .3em .6em; text-align: right }}
+table {{ border-collapse: collapse; font-size: smaller }}
+td, th {{ border: 1px solid #ccc; padding: .3em .6em; text-align: right }}
 td:first-child, th:first-child {{ text-align: left }}</style>
 <h1>A simulated fleet</h1>
 <p>The agents' tracker, queues, uploader, commits and gate of requests are the real ones. Clusters, store and time are
@@ -99,11 +100,14 @@ def _prefixes(everything: Sequence[Figures]) -> go.Figure:
         for place, kind in enumerate(("PUT", "other requests")):
             rates = [busiest[place] for busiest in figures.busiest]
             lines.append((f"{figures.scenario.title}: {kind}", list(range(len(rates))), rates))
-    chart = _chart("Requests per second under the busiest prefix, in its busiest minute", "entropy bits", lines)
     one = everything[0].scenario
-    for limit, kind in ((one.writes, "PUT"), (one.reads, "other requests")):
-        chart.add_hline(y=limit, line_dash="dash", annotation_text=f"S3's limit of {kind}: {limit:,.0f}")
-    return chart.update_yaxes(type="log")
+    bits = list(range(len(everything[0].busiest)))
+    lines += [
+        ("S3's limit: PUT", bits, [one.writes] * len(bits)),
+        ("S3's limit: others", bits, [one.reads] * len(bits)),
+    ]
+    title = "Requests per second under the busiest prefix, in its busiest minute"
+    return _chart(title, "entropy bits", lines).update_yaxes(type="log")
 
 
 def _requests(figures: Figures) -> go.Figure:
@@ -121,9 +125,7 @@ def _lags(figures: Figures) -> go.Figure:
 
 def _backlog(figures: Figures) -> go.Figure:
     hours = [minute / 60 for minute in range(len(figures.backlog))]
-    title = (
-        f"Closed segments without a commit; {figures.recovery_seconds:,.0f} s after the outage all of it was committed"
-    )
+    title = f"Closed segments without a commit; none of the outage {figures.recovery_seconds:,.0f} s after it"
     return _chart(title, "h", [("segments", hours, figures.backlog)])
 
 
