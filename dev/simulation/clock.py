@@ -192,11 +192,6 @@ class Condition:
         if self._parked:
             self._clock.spawn(self._parked.popleft().pop())
 
-    def notify_all(self) -> None:
-        """Run all workers that wait."""
-        while self._parked:
-            self.notify()
-
     def _wake(self, entry: list[Act]) -> None:
         if entry:
             self._parked = deque(each for each in self._parked if each is not entry)

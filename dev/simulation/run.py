@@ -16,9 +16,11 @@ from pathlib import Path
 import structlog
 
 from dev.simulation.clock import Clock
-from dev.simulation.cloud import WIDEST_BITS, Cloud
-from dev.simulation.fleet import Fleet
+from dev.simulation.cloud import CLUSTER, WIDEST_BITS, Cloud
+from dev.simulation.fleet import Fleet, Partition
 from dev.simulation.scenarios import Scenario
+from ts_common.archive.commit import Commit, decode_commit
+from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 
 _MINUTE = 60.0
 _LAG_SECONDS = 600.0  # of a point of the lag
@@ -31,7 +33,7 @@ class Figures:
 
     Attributes:
         segments: that closed.
-        uncommitted: of them, those without a commit at the end.
+        uncommitted: of them, those that the store lacks at the end, or that no commit includes.
         settled_at: when the last one was committed.
         recovery_seconds: from the end of the outage to the commit of the last segment that closed before it.
         takeover_seconds: from the elections to the read positions: median, 99 % and greatest.
@@ -111,7 +113,9 @@ def _fill(figures: Figures, fleet: Fleet, cloud: Cloud) -> None:
     scenario, minutes = figures.scenario, len(figures.backlog)
     rate = scenario.weight / _MINUTE
     figures.segments = round((len(fleet.lags) + fleet.waiting) * scenario.weight)
-    figures.uncommitted = round(fleet.waiting * scenario.weight)
+    figures.uncommitted = round(
+        sum(_missing(scenario, cloud, each) for each in fleet.partitions.values()) * scenario.weight
+    )
     figures.settled_at = max((now for now, _ in fleet.lags), default=0.0)
     end = scenario.outage[1]
     figures.recovery_seconds = max((now - end for now, lag in fleet.lags if now - lag < end < now), default=0.0)
@@ -125,6 +129,17 @@ def _fill(figures: Figures, fleet: Fleet, cloud: Cloud) -> None:
         by_time.setdefault(now - now % _LAG_SECONDS, []).append(lag)
     figures.lags = [(begin, *_spread(lags)) for begin, lags in sorted(by_time.items())]
     figures.results = dict(sorted(fleet.results.items()))
+
+
+def _missing(scenario: Scenario, cloud: Cloud, partition: Partition) -> int:
+    """Return the number of closed segments that the store has no `.log` of, or that its commit does not include."""
+    keys = ClusterKeys(CLUSTER, scenario.entropy_bits).partition(partition.name)
+    named = (SegmentName.parse(key.removeprefix(keys.prefix)) for key in cloud.keys[keys.prefix])
+    stored = {parsed[0].base for parsed in named if parsed is not None and parsed[1] == LOG_SUFFIX}
+    data, _ = cloud.objects.get(keys.commit, (b"", None))
+    commit = decode_commit(data, keys.commit) if data else None
+    end = commit.next_offset if isinstance(commit, Commit) else 0
+    return sum(base >= end or base not in stored for base in range(partition.end))
 
 
 def _busiest(cloud: Cloud, bits: int, rate: float) -> tuple[float, float]:
