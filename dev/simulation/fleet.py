@@ -83,6 +83,7 @@ class Broker:
         self._clock = cloud.clock
         self.log_dir = Path(f"/broker-{number}")
         self._file = (0, 0, 0)  # the status of its high watermark checkpoint
+        self._phase = CHECKPOINT_SECONDS * number / scenario.sampled_brokers  # brokers write theirs at different times
         self._changed: dict[TopicPartition, int] = {}  # how many checkpoints their agent still needs
         self._tracker = Tracker(OffsetReset.EARLIEST)
         with self._clock.waits():
@@ -144,8 +145,8 @@ class Broker:
     def change(self, partition: Partition, checkpoints: int) -> None:
         """Have a partition's high watermark in the next checkpoints."""
         if not self._changed:
-            now = self._clock.now
-            self._clock.at(now - now % CHECKPOINT_SECONDS + CHECKPOINT_SECONDS, self._checkpoint)
+            left = CHECKPOINT_SECONDS - (self._clock.now - self._phase) % CHECKPOINT_SECONDS
+            self._clock.at(self._clock.now + left, self._checkpoint)
         self._changed[partition.name] = max(checkpoints, self._changed.get(partition.name, 0))
 
     def _checkpoint(self) -> None:
