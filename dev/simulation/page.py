@@ -55,8 +55,9 @@ def sampling(figures: Figures) -> str:
     if one.share > 1:
         text += (
             f"Upload threads are as busy as with {one.partitions:,} partitions, so that a recovery lasts as long. Two "
-            "segments of one broker at once wait longer than in the fleet. Threads for lookups and commits, and the "
-            "gate of each agent, have only the simulated partitions."
+            "segments of one broker at once wait longer than in the fleet, and the first minute after an outage has "
+            "more requests. Threads for lookups and commits, and the gate of each agent, have only the simulated "
+            "partitions."
         )
     return text
 

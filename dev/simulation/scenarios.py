@@ -60,6 +60,7 @@ class Scenario:
         return self.bytes_per_day * self.segment_seconds / _DAY / self.brokers / self.partitions
 
 
+# Whole brokers: the requests of an outage's end and of many elections are those of real upload threads and gates.
 _BURST = Scenario(
     "",
     864 * TERABYTE,
@@ -72,8 +73,10 @@ _BURST = Scenario(
 SCENARIOS = {
     "200TB": Scenario("200 TB a day", 200 * TERABYTE),
     "2PB": Scenario("2 PB a day", 2000 * TERABYTE),
+    "200TB-burst": replace(_BURST, title="200 TB a day, whole brokers", bytes_per_day=200 * TERABYTE),
+    "2PB-burst": replace(_BURST, title="2 PB a day, whole brokers", bytes_per_day=2000 * TERABYTE),
     **{
-        f"bits{bits}": replace(_BURST, title=f"864 TB a day, {bits} entropy bits", entropy_bits=bits)
+        f"bits{bits}": replace(_BURST, title=f"864 TB a day, whole brokers, {bits} entropy bits", entropy_bits=bits)
         for bits in (0, 1, 3, 5)
     },
 }
