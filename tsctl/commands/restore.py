@@ -19,15 +19,15 @@ from ts_common.json_objects import parse_fields
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
 from ts_reader.query.timestamps import milliseconds_of
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import ArchiveOptions, HeldTopic, JsonOption, OpenArchive, TopicsArgument, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
-from tsctl.output import Output, size
+from tsctl.output import Output, iso, size
 from tsctl.restore.continuing import check_unchanged, continue_archive, hold_topics
-from tsctl.restore.documents import HostRecord, RestoreDirectory, RestorePlan, Seed
+from tsctl.restore.documents import Done, GroupsSet, HostRecord, RestoreDirectory, RestorePlan, Seed
 from tsctl.restore.exactly_once import with_producers
 from tsctl.restore.files import disk_errors, write_file
 from tsctl.restore.groups import OFFSETS_TOPIC, Commits, archived_commits
@@ -174,7 +174,7 @@ def create(
     from tsctl.restore.serving_cluster import Serving, check_serving  # noqa: PLC0415
 
     with ExitStack() as opened:
-        old = None if no_archive else opened.enter_context(open_archive(given.name(), output.warn))
+        old = None if no_archive else opened.enter_context(open_archive(_archive_of(plan, given), output.warn))
         if seed is not None:
             if old is not None:
                 check_unchanged(old, plan)
@@ -206,11 +206,12 @@ def fetch(
 ) -> None:
     """Fetch the files of this host's replicas, while its broker runs or not. A killed fetch continues."""
     output = Output(as_json=False)
-    run = HostRun(RestoreDirectory(directory), Host.of(server_properties))
+    restored = RestoreDirectory(directory)
+    run = HostRun(restored, Host.of(server_properties))
     total = sum(part.size for part in run.partitions.values())
     allowance = Allowance(None if rate is None else rate * _MEGABYTE)
     with (
-        open_archive(given.name(), output.warn) as archive,
+        open_archive(_archive_of(restored.plan, given), output.warn) as archive,
         output.progress("fetched", total, in_bytes=True) as advance,
     ):
         record = run.fetch(archive, allowance, advance)
@@ -248,6 +249,7 @@ def move(
     cluster = _new_cluster(bootstrap_server, command_config, restored.plan.seed)
     from tsctl.restore.serving_cluster import move_home  # noqa: PLC0415  (librdkafka)
 
+    restored.check_hosts(Done.PLACED)
     rate = None if throttle is None else throttle * _MEGABYTE
     left = move_home(cluster, restored.plan, restored.created(), rate, output.text)
     seed = restored.plan.seed
@@ -331,17 +333,24 @@ def finish(
         output.text(f"{partitions}: MirrorMaker has copied all records")
         _say_not_copied(plan, output)
     else:
+        if not configurations and restored.plan.seed is None:
+            restored.check_hosts(Done.PLACED)
         check_offsets(cluster, plan, restored.created(), is_limited=configurations)
         output.text(f"{partitions}: start, end and in-sync replicas as planned")
     if not configurations:
         if is_mirrored:
             output.text(f"{groups}: offsets translated; {_begin_untranslated(plan, cluster)} set to the first offset")
         elif restored.plan.seed is None:
-            _set_offsets(cluster, plan, output)
+            _set_offsets_once(restored, cluster, output)
         for line in plan.commands:
             output.text(line)
         output.text("next: tsctl restore finish --configurations")
         return
+    if not is_mirrored and restored.plan.seed is None and plan.groups.offsets and restored.groups_set() is None:
+        raise QueryError(
+            f"{restored.groups_file}: missing; run `tsctl restore finish` without --configurations first: it sets the "
+            "offsets of the groups"
+        )
     deleted = False
     defaults = cluster.reading.retention_defaults(plan.brokers)
     for name, topic in plan.topics.items():
@@ -354,6 +363,29 @@ def finish(
         raise QueryError("nothing was changed; if Kafka may delete that, repeat the command with --approve")
     configure_topics(cluster, plan)
     output.text(f"{counted(len(plan.topics), 'topic')}: configurations set")
+
+
+def _archive_of(plan: RestorePlan, given: ArchiveOptions) -> ArchiveName:
+    """Return the name of the archive, which must be of the plan's cluster."""
+    name = given.name()
+    if name.keys.cluster != plan.cluster:
+        raise ConfigurationError(
+            SOURCE, [f"the archive is of cluster {name.keys.cluster}, and the plan of {plan.cluster}; name its archive"]
+        )
+    return name
+
+
+def _set_offsets_once(restored: RestoreDirectory, cluster: "NewCluster", output: Output) -> None:
+    """Set the groups' offsets; a repeated call leaves them, because consumers have continued since."""
+    if (former := restored.groups_set()) is not None:
+        output.text(
+            f"offsets of groups were set at {iso(former.time)}, and are left as they are; to set them again, "
+            f"remove {restored.groups_file}"
+        )
+        return
+    _set_offsets(cluster, restored.plan, output)
+    with disk_errors():
+        GroupsSet(restored.plan.plan, now_ms()).save(restored.groups_file)
 
 
 def _set_offsets(cluster: "NewCluster", plan: RestorePlan, output: Output) -> None:

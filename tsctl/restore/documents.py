@@ -344,6 +344,18 @@ class HostRecord(Document, expected="a record of a host", most=_LARGEST):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupsSet(Document, expected="a record of the groups", most=_LARGEST):
+    """That the offsets of all groups were set.
+
+    Attributes:
+        time: ms since the epoch, the host's clock.
+    """
+
+    plan: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class FileEntry:
     """A complete file of a partition."""
 
@@ -426,6 +438,15 @@ class RestoreDirectory:
     def mirror_file(self) -> Path:
         """The path of MirrorMaker's settings; the file exists if the plan is restored by MirrorMaker."""
         return self.path / "mirror.properties"
+
+    @property
+    def groups_file(self) -> Path:
+        """The path of the record that the groups' offsets were set."""
+        return self.path / "groups.json"
+
+    def groups_set(self) -> GroupsSet | None:
+        """Return the record that the groups' offsets were set; None if the file does not exist."""
+        return self._own(GroupsSet.load(self.groups_file))
 
     def host_file(self, broker: int) -> Path:
         """Return the path of a host's record."""

@@ -63,6 +63,7 @@ class HostRun:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
         """
         self._check_unchecked()
+        self._check_writable()
         if self._host.is_locked:
             raise QueryError(
                 f"broker {self._host.broker}: the files are placed, or being placed; continue with `place`"
@@ -112,6 +113,7 @@ class HostRun:
             CorruptData, OperatorError: a file is missing, or cannot be moved.
         """
         self._check_unchecked()
+        self._check_writable()
         self._directory.check_hosts(Done.FETCHED)
         states = {name: self._staged(name) for name in self.places}
         with disk_errors(), self._host.stopped():
@@ -181,6 +183,18 @@ class HostRun:
                 f"the log dirs of broker {self._host.broker} belong to user {owner}, and this process is of user "
                 f"{os.geteuid()}; run the command as the broker's user, for example by sudo -u '#{owner}'"
             )
+
+    def _check_writable(self) -> None:
+        """Check that this process can leave its record, which it writes after hours."""
+        probe = self._directory.path / f".broker-{self._host.broker}"
+        try:
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise OperatorError(
+                f"{self._directory.path}: user {os.geteuid()} cannot write the record of this host: {error.strerror}; "
+                "let the broker's user write in this directory, and repeat the command"
+            ) from error
 
     def _check_empty(self, states: Mapping[TopicPartition, Staged]) -> None:
         """Check that no replica has records of a producer: these files replace all that is there.

@@ -55,6 +55,7 @@ class NewCluster:
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str], seed: int | None = None) -> None:
         self.reading = KafkaCluster(bootstrap, properties, seed)
+        self._bootstrap = bootstrap
         self._properties = properties
 
     def cluster_id(self) -> str:
@@ -191,7 +192,7 @@ class NewCluster:
                 return None
             raise _translated(error.args[0], about) from error
         except TimeoutError as error:
-            raise ClusterAway(f"{about}: no answer in {REQUEST_SECONDS:.0f} s") from error
+            raise ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s: {about}") from error
 
 
 def retried(request: Callable[[], _T]) -> _T:

@@ -325,6 +325,35 @@ def test_an_interrupted_fetch_is_completed_by_the_next_one(brokers: list[Broker]
     assert record.partitions == {T0: replica_of(broker.state)}
 
 
+def test_the_archive_of_another_cluster_is_refused(brokers: list[Broker], tmp_path: Path, run: Run) -> None:
+    """The file of the new cluster's agents is next to the old one."""
+    archive = ("--url", (tmp_path / "archive").as_uri(), "--cluster", "new", "--entropy-bits", "0")
+    refused = run("restore", "fetch", brokers[0].restore, "--server-properties", brokers[0].properties, *archive)
+    assert refused.code == 2
+    assert "the archive is of cluster new, and the plan of prod" in refused.err
+
+
+def test_a_directory_that_the_brokers_user_cannot_write_is_refused_before_the_fetch(
+    brokers: list[Broker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is written after hours; a placing is refused before it moves a file."""
+    for broker in brokers:
+        broker.record()
+
+    def refused(path: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", refused)
+    with (
+        open_archive(name_archive(None, (tmp_path / "archive").as_uri(), "prod", 0), print) as archive,
+        pytest.raises(OperatorError, match=r"restore: user [0-9]+ cannot write the record of this host"),
+    ):
+        brokers[0].run.fetch(archive, Allowance(), lambda _: pytest.fail("bytes were fetched"))
+    with pytest.raises(OperatorError, match="cannot write the record of this host"):
+        brokers[0].run.place()
+    assert brokers[0].starts
+
+
 def test_another_user_than_the_brokers_is_refused(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker could not write to files of root."""
     monkeypatch.setattr(os, "geteuid", lambda: 12345)

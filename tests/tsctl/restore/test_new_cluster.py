@@ -14,7 +14,17 @@ from tests.tsctl.restore.test_loss import part
 from tests.tsctl.running import runner
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import GroupsPlan, RestoreDirectory, RestorePlan, Source, Step, TopicPlan
+from tsctl.restore.documents import (
+    Done,
+    GroupsPlan,
+    HostRecord,
+    Replica,
+    RestoreDirectory,
+    RestorePlan,
+    Source,
+    Step,
+    TopicPlan,
+)
 from tsctl.restore.new_cluster import UNLIMITED, NewCluster, check_offsets, configure_topics, create_topics
 from tsctl.verify.kafka_cluster import ClusterAway, KafkaCluster
 
@@ -153,3 +163,39 @@ def test_approval_counts_the_retention_of_the_clusters_brokers(
     assert "repeat the command with --approve" in refused.err
     wait_for(lambda: cluster.reading.retention_defaults([1])[1] == before, "the broker's own setting again")
     assert run(*finish).code == 0
+
+
+def test_finish_sets_groups_once_after_all_hosts_and_before_configurations(
+    cluster: NewCluster, one_broker: LocalCluster, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Consumers have continued before a repeated call, and Kafka deletes records once retention is set."""
+    run, partition = runner(capfd), TopicPartition("finished", 0)
+    plan = plan_of("finished")
+    created = create_topics(cluster, plan)
+    one_broker.produce("finished", [Record(b"v")] * 9, partition=0)
+    held = replace(part(0, 9), replicas=(1,))
+    groups = GroupsPlan("a snapshot of metadata", 1, {"once": {partition: 4}})
+    plan = replace(plan, topics={"finished": replace(plan.topics["finished"], partitions={0: held})}, groups=groups)
+    plan.save(RestoreDirectory.plan_file(tmp_path))
+    created.save(tmp_path / "created.json")
+    finish = ("restore", "finish", tmp_path, "--bootstrap-server", one_broker.bootstrap)
+    unplaced = run(*finish)
+    assert (unplaced.code, "not placed: broker 1" in unplaced.err) == (2, True)
+    HostRecord("p", 1, Done.PLACED, 1, {partition: Replica(9, 0, 0)}).save(tmp_path / "broker-1.json")
+    skipped = run(*finish, "--configurations")
+    assert (skipped.code, "groups.json: missing; run `tsctl restore finish` without" in skipped.err) == (2, True)
+    assert "1 group: offsets set" in run(*finish).out
+    cluster.set_offsets("once", {partition: 7})
+    assert "are left as they are; to set them again, remove" in run(*finish).out
+    assert cluster.reading.group_offsets("once") == {partition: 7}
+    one_broker.delete_records("finished", {0: 5})
+    assert run(*finish).code == 2
+    for _ in range(2):
+        assert run(*finish, "--configurations").code == 0
+
+
+def test_an_address_without_a_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request of `create` is one of a topic, whose name does not help."""
+    monkeypatch.setattr("tsctl.restore.new_cluster.REQUEST_SECONDS", 0.1)
+    with pytest.raises(ClusterAway, match=r"127\.0\.0\.1:1: no answer"):
+        NewCluster("127.0.0.1:1", {}).create("t", [[1]], {})
