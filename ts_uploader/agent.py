@@ -125,7 +125,7 @@ class Agent:
         self._ends = HighWatermarksWriter(
             self._keys,
             environment.broker_id,
-            self._read_backlog,
+            partial(self._read_backlog, exact=True),
             self._stores.of,
             self._metrics,
             lambda: self._config.current.conditional_writes,
@@ -356,15 +356,18 @@ class Agent:
         self._status.count(self._status.backlog())
         return self._status.snapshot().state.condition.value
 
-    def _read_backlog(self) -> Mapping[TopicPartition, Backlog]:
+    def _read_backlog(self, *, exact: bool = False) -> Mapping[TopicPartition, Backlog]:
         """Return the tracker's backlog, from any thread; empty before the main loop runs.
+
+        Args:
+            exact: as in `ContainedTracker.backlog`.
 
         Raises:
             TimeoutError: the main loop does not answer.
         """
         if not self._status.begun:
             return {}
-        request = BacklogRequest()
+        request = BacklogRequest(exact)
         self._inbox.put(request)
         try:
             return request.answer.result(_BACKLOG_SECONDS)

@@ -127,7 +127,7 @@ class Heartbeat:
         self._blocked.update(
             self._tracker,
             connected=connected,
-            poll_seconds=config.leadership_poll_seconds,
+            poll_seconds=config.leadership_poll_seconds or 0.0,  # a source that it is not set for reports sooner
             stuck_after_seconds=config.stuck_after_seconds,
         )
         self._status.note_round(len(self._blocked.backlog))

@@ -53,8 +53,13 @@ class ReloadRequest:
 
 @dataclass(frozen=True, slots=True)
 class BacklogRequest:
-    """Another thread needs the backlog of all partitions."""
+    """Another thread needs the backlog of all partitions.
 
+    Attributes:
+        exact: as in `ContainedTracker.backlog`.
+    """
+
+    exact: bool = False
     answer: "Future[Mapping[TopicPartition, Backlog]]" = field(default_factory=Future)
 
 
@@ -140,6 +145,7 @@ class MainLoop:
             if time.monotonic() >= next_tick:
                 if not self._local_changed:  # the leadership source has the present set of partitions
                     self._tracker.forget_absent()
+                self._queues.put(self._tracker.tick(time.monotonic_ns()))
                 self._queues.put(self._tracker.read_deferred(_READ_AT_TICK))
                 self._tick()
                 next_tick = time.monotonic() + _TICK_SECONDS
@@ -156,7 +162,7 @@ class MainLoop:
         elif isinstance(message, ReloadRequest):
             self._reload()
         elif isinstance(message, BacklogRequest):
-            message.answer.set_result(self._tracker.backlog())
+            message.answer.set_result(self._tracker.backlog(exact=message.exact))
         elif isinstance(message, ThreadDied):
             log.error("thread_died", message="the process ends", thread=message.thread, error=repr(message.error))
             raise message.error

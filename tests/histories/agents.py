@@ -18,7 +18,7 @@ from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
+from ts_uploader.log_dirs.directory_scan import CheckpointReader, is_unchanged, list_partition
 from ts_uploader.messages.observations import DirectoryDeleted, Leadership, Led, Listing, NotLed, Observation
 from ts_uploader.messages.results import LookDue, PositionRead
 from ts_uploader.messages.tasks import AnyTask, ReadPosition, Rescan, ShipDeleted, Task
@@ -118,6 +118,7 @@ class Agent:
         self.tracker = Tracker(self._reset)
         self.tasks.clear()
         self._listing: Listing | None = None
+        self._checkpoint = CheckpointReader(self._cluster.brokers[self.broker].path.parent)
         self.told: set[str] = set()  # topic ids whose `-delete` directory this process reported
         self.asked: dict[int, int] = {}  # the log's start at the last successful read, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
@@ -137,12 +138,16 @@ class Agent:
         """List for a rescan of the runner, at once."""
         assert partition == TP
         for _ in range(_LOOKS if whole else 1):
-            self.see_directory()
+            self._list()
             if self._listing is not None and self._listing.whole:
                 break
 
     def see_directory(self) -> None:
-        """Scan the log dir."""
+        """Scan the log dir, which skips a directory that did not change."""
+        if self._listing is None or not is_unchanged(self._listing):
+            self._list()
+
+    def _list(self) -> None:
         if self._looks():
             return
         directory = self._cluster.brokers[self.broker].path
@@ -172,9 +177,8 @@ class Agent:
         """Read the broker's high watermark checkpoint."""
         if self._looks():
             return
-        log_dir = self._cluster.brokers[self.broker].path.parent
         life = self.life
-        found = self._alone(None, lambda: read_high_watermarks(log_dir))
+        found = self._alone(None, self._checkpoint.read)
         if found is not None and life == self.life:
             self._observe(found)
 

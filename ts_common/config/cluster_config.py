@@ -112,11 +112,12 @@ class ClusterConfig(BaseModel):
         alias="ts.segment.uploader.leadership.watcher.class",
         description="Source of leadership: zookeeper, kraft, or module:Class. Default: from the broker's file.",
     )
-    leadership_poll_seconds: float = Field(
-        60.0,
+    leadership_poll_seconds: float | None = Field(
+        None,
         gt=0,
         alias="ts.segment.uploader.leadership.watcher.poll.interval.seconds",
-        description="Seconds between full reads of leadership, in addition to the watches.",
+        description="Seconds between full reads of leadership. Default: 600 from ZooKeeper, whose watches report "
+        "each change at once, and 60 from another source.",
         json_schema_extra={_UNIT: "s"},
     )
     kafka_client: dict[str, str] = Field(

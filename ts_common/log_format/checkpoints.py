@@ -36,6 +36,31 @@ def parse_offset_checkpoint(data: bytes) -> dict[tuple[str, int], int]:
     return offsets
 
 
+def parse_changed_offsets(
+    data: bytes, before: bytes, offsets: Mapping[tuple[str, int], int]
+) -> tuple[dict[tuple[str, int], int], frozenset[tuple[str, int]]]:
+    """Return the offsets of a file of offsets, and the entries that changed; parses only the lines that did.
+
+    Args:
+        data: of the file.
+        before: of another one.
+        offsets: in that.
+
+    Raises:
+        CorruptData: as `parse_offset_checkpoint`.
+    """
+    lines, old = set(data.split(b"\n")), set(before.split(b"\n"))
+    added, removed = (
+        parse_offset_checkpoint(b"0\n%d\n%s" % (len(some), b"".join(line + b"\n" for line in some)))
+        for some in ([line for line in one - other if b" " in line] for one, other in ((lines, old), (old, lines)))
+    )
+    now = {entry: offset for entry, offset in offsets.items() if entry not in removed} | added
+    if data.startswith(b"0\n%d\n" % len(now)) and data.endswith(b"\n") and data.count(b"\n") == len(now) + 2:
+        return now, frozenset(added.keys() | removed.keys())
+    now = parse_offset_checkpoint(data)  # a line is damaged, or of an unusual form
+    return now, frozenset(entry for entry, _ in now.items() ^ offsets.items())
+
+
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
     """Return pairs (leader epoch, start offset), ascending, from a `leader-epoch-checkpoint`.
 

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from typing import Final
 
 from ts_common.config.cluster_config import ClusterConfig
 from ts_common.config.plugins import load_class
@@ -11,6 +12,9 @@ from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.security import security_of
+
+_POLL_SECONDS: Final = 60.0
+_WATCHED_POLL_SECONDS: Final = 600.0  # a poll reads a node of each partition, led or followed
 
 
 def open_source(
@@ -22,16 +26,17 @@ def open_source(
         ConfigurationError: the settings of the connection are missing or invalid.
     """
     name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
+    poll_seconds = config.leadership_poll_seconds or (_WATCHED_POLL_SECONDS if name == "zookeeper" else _POLL_SECONDS)
     key = "ts.segment.uploader.leadership.watcher.class"
     if name == "kraft":
         from ts_uploader.leadership.kraft.leadership import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
 
         client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
-        return KraftLeadership(environment, emit, config.leadership_poll_seconds, client)
+        return KraftLeadership(environment, emit, poll_seconds, client)
     if name != "zookeeper":
         source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
-        return source(environment, emit, config.leadership_poll_seconds)
+        return source(environment, emit, poll_seconds)
     if not environment.zookeeper_connect:
         raise ConfigurationError(key, ["it names zookeeper, but the broker's file has no zookeeper.connect"])
     security = security_of(environment.broker_properties, config.zookeeper)
-    return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds, security)
+    return ZookeeperLeadership(environment, emit, poll_seconds, security)

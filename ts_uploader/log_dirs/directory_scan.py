@@ -23,7 +23,11 @@ from pathlib import Path
 from awscrt.checksums import crc32c
 
 from ts_common.errors import CorruptData, SegmentChanged
-from ts_common.log_format.checkpoints import parse_offset_checkpoint, parse_partition_metadata
+from ts_common.log_format.checkpoints import (
+    parse_changed_offsets,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.leader_epoch import EpochReader, last_epoch_of
 from ts_uploader.log_dirs.segment_file import open_file, read_all, read_file
@@ -166,6 +170,23 @@ def unchanged_listing(seen: Listing) -> Listing:
     return now
 
 
+def is_unchanged(seen: Listing) -> bool:
+    """Return whether another listing of the directory would be equal, by one `stat`.
+
+    A whole listing began after each change with its stamp. So any later one leaves another stamp: a file that is added,
+    removed or renamed, and each checkpoint and `partition.metadata`, which the broker replaces by a rename. A directory
+    that replaced it has another identity or ctime. A file that could not be read, or has no topic id, may be mended in
+    its place.
+    """
+    if not seen.whole or seen.topic_id is None or seen.last_epoch.file is EpochFile.UNREADABLE:
+        return False
+    try:
+        status = os.stat(seen.directory, follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == seen.identity and _stamp(status) == seen.stamp
+
+
 def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ctime_ns
 
@@ -175,23 +196,45 @@ def _tick_seconds(stamp: tuple[int, int]) -> float:
     return TICK_SECONDS if stamp[1] % _SECOND else TICK_SECONDS + 1.0
 
 
-def read_high_watermarks(log_dir: Path) -> HighWatermarks:
-    """Read the log dir's high watermark checkpoint; without offsets if it is missing or does not parse.
+class CheckpointReader:
+    """Reads the high watermark checkpoint of a log dir, again and again; parses the lines that changed."""
 
-    Raises:
-        OSError: it exists and cannot be read.
-    """
-    try:
-        with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as checkpoint:
-            # From the open file: the broker replaces it by a rename, and status and content must be of one file.
-            status, data = os.fstat(checkpoint), read_all(checkpoint)
-    except FileNotFoundError:
-        return HighWatermarks(log_dir, None, None)
-    try:
-        offsets = parse_offset_checkpoint(data)
-    except CorruptData:  # the broker writes another one soon
-        offsets = None
-    return HighWatermarks(log_dir, (_file_status(status), crc32c(data)), offsets, _live_inodes(log_dir))
+    def __init__(self, log_dir: Path) -> None:
+        self._log_dir = log_dir
+        self._data = b""
+        self._offsets: dict[tuple[str, int], int] | None = None  # of `_data`, the last reading; None: it had none
+
+    def read(self) -> HighWatermarks:
+        """Read the file; without offsets if it is missing or does not parse.
+
+        Raises:
+            OSError: it exists and cannot be read.
+        """
+        before, self._offsets = self._offsets, None
+        try:
+            with open_file(self._log_dir / HIGH_WATERMARK_CHECKPOINT) as checkpoint:
+                # From the open file: the broker replaces it by a rename, and status and content must be of one file.
+                status, data = os.fstat(checkpoint), read_all(checkpoint)
+        except FileNotFoundError:
+            return HighWatermarks(self._log_dir, None, None)
+        changed: frozenset[tuple[str, int]] | None = None
+        try:
+            if before is None:
+                offsets = parse_offset_checkpoint(data)
+            elif data == self._data:
+                offsets, changed = before, frozenset()
+            else:
+                offsets, changed = parse_changed_offsets(data, self._data, before)
+        except CorruptData:  # the broker writes another one soon
+            offsets = None
+        self._data, self._offsets = data, offsets
+        file = (_file_status(status), crc32c(data))
+        return HighWatermarks(self._log_dir, file, offsets, _live_inodes(self._log_dir), changed)
+
+
+def read_high_watermarks(log_dir: Path) -> HighWatermarks:
+    """Read the log dir's high watermark checkpoint once, as `CheckpointReader.read`."""
+    return CheckpointReader(log_dir).read()
 
 
 def _live_inodes(log_dir: Path) -> frozenset[int]:

@@ -12,7 +12,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -32,10 +33,11 @@ from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.deleted_directories import DeletedDirectories
 from ts_uploader.log_dirs.directory_scan import (
     HIGH_WATERMARK_CHECKPOINT,
+    CheckpointReader,
     holds_partition,
+    is_unchanged,
     list_partition,
     partition_directories,
-    read_high_watermarks,
 )
 from ts_uploader.log_dirs.inotify_hints import LIMITS, HintHandler, OverflowHandler, explained
 from ts_uploader.log_dirs.leader_epoch import EpochReader
@@ -56,6 +58,7 @@ _WATCHDOG_INOTIFY_LOGGER = "watchdog.observers.inotify_c"
 # A roll creates four files within a few milliseconds: one listing is enough for all of them.
 _GATHER_SECONDS = 0.02
 _LOOKS = 10  # listings of one directory until one is whole; `_GATHER_SECONDS` pass between two
+_SKIPS = 40  # of so many scans in a row, one lists a directory that did not change
 _NOT_WATCHED = "log_dir_not_watched"
 _NOT_READ = "log_dir_unreadable"
 _NO_CHECKPOINT = "high_watermark_checkpoint_unreadable"
@@ -110,6 +113,8 @@ class LogDirectoryWatcher:
         self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
+        self._readers = {log_dir: CheckpointReader(log_dir) for log_dir in self._log_dirs}
+        self._scans = 0
         self._links: set[str] = set()  # directories of partitions that are links, as of the last scan
 
     def start_watching(self) -> None:
@@ -138,7 +143,7 @@ class LogDirectoryWatcher:
             self.looked_at = time.monotonic()
             if everything:
                 began = time.monotonic()
-                self.scan_everything()
+                self.scan_everything(partitions)
                 self._scanned(time.monotonic() - began)
                 next_scan = time.monotonic() + self._scan_seconds
             else:
@@ -233,8 +238,13 @@ class LogDirectoryWatcher:
             self._report(_NOT_WATCHED, log_dir, failed.get(log_dir))
         return failed
 
-    def scan_everything(self) -> None:
-        """List every partition; on the thread of `run`, or before it runs."""
+    def scan_everything(self, hinted: Set[TopicPartition] = frozenset()) -> None:
+        """List every partition whose directory changed; on the thread of `run`, or before it runs.
+
+        Args:
+            hinted: partitions to list in any case.
+        """
+        self._scans += 1
         if self._observer is not None:
             self._watch(self._observer)  # the agent continues even at a limit: events are only hints
         found: dict[TopicPartition, list[Path]] = {}
@@ -259,11 +269,22 @@ class LogDirectoryWatcher:
             log.error("partition_directory_is_symlink", message="not followed", directory=link)
         self._links = links if complete else self._links | links
         for partition, places in found.items():
-            self._look(partition, places, complete=complete, everything=True)
+            if partition in hinted or not self._is_as_listed(partition, places):
+                self._look(partition, places, complete=complete, everything=True)
         for partition in self._known.keys() - found.keys():
             if complete or not self._wanted(partition.topic):
                 self._gone(partition)
         self._epochs.keep({str(listing.directory) for listings in self._known.values() for listing in listings})
+
+    def _is_as_listed(self, partition: TopicPartition, places: Sequence[Path]) -> bool:
+        """Return whether a scan may skip a partition: its only directory did not change, and is not in its turn."""
+        known = self._known.get(partition, ())
+        return (
+            [listing.log_dir for listing in known] == places
+            and len(places) == 1
+            and (hash(partition) + self._scans) % _SKIPS != 0
+            and is_unchanged(known[0])
+        )
 
     def _scan_partition(self, partition: TopicPartition) -> None:
         if not self._wanted(partition.topic):
@@ -296,6 +317,8 @@ class LogDirectoryWatcher:
         self.looked_at = time.monotonic()
         known = {listing.log_dir: listing for listing in self._known.get(partition, ())}
         listings, failed = self._listings(partition, places, known)
+        if failed and known:  # the next scan does not skip it
+            self._known[partition] = tuple(replace(listing, whole=False) for listing in known.values())
         if not listings:
             if complete and not failed:
                 self._gone(partition)
@@ -353,7 +376,7 @@ class LogDirectoryWatcher:
 
     def _read_checkpoint(self, log_dir: Path) -> None:
         try:
-            watermarks = read_high_watermarks(log_dir)
+            watermarks = self._readers[log_dir].read()
         except OSError as error:
             self._report(_NO_CHECKPOINT, log_dir, error)
             watermarks = HighWatermarks(log_dir, None, None)

@@ -142,12 +142,14 @@ class HighWatermarks:
             missing or does not parse.
         live: inodes of the live directories, listed after the file was read: the entry of each of these is not of a
             successor. Empty if unknown.
+        changed: the entries that differ from those of the reading before, or are in one of the two only; None: any may.
     """
 
     log_dir: Path
     file: tuple[FileStatus, int] | None
     offsets: Mapping[tuple[str, int], int] | None
     live: frozenset[int] = frozenset()
+    changed: frozenset[tuple[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

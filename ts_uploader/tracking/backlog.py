@@ -34,7 +34,7 @@ class Backlog:
         wait: why the commit does not move (`ts_uploader.tracking.reasons`); None if nothing is missing and no closed
             segment is unshipped.
         high_watermark: the one that counts; None without one, and while this broker does not lead.
-        counted_at: when the broker wrote that high watermark, nanoseconds since the epoch.
+        counted_at: when the broker wrote that high watermark, or an equal one later, nanoseconds since the epoch.
         position: as last read or written; None while it has to be read.
         is_deferred: the next offset is that of a row of the positions object, and the position is read later.
     """

@@ -30,7 +30,7 @@ from ts_uploader.messages.observations import (
     SeveralDirectories,
 )
 from ts_uploader.messages.results import Result
-from ts_uploader.messages.tasks import AnyTask
+from ts_uploader.messages.tasks import AnyTask, Rescan
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT
@@ -39,6 +39,7 @@ from ts_uploader.tracking.tracker import Tracker
 log = structlog.get_logger()
 
 _REST_NANOSECONDS: Final = 300 * 1_000_000_000
+_NO_GENERATION: Final = -1
 _Out = TypeVar("_Out")
 
 
@@ -50,13 +51,15 @@ class _Stopped:
         reason: the error, one line.
         reported: the leadership that the source last reported; None if this broker does not lead.
         listing: the last one; None without one.
-        since: time of the first listing after it was stopped, nanoseconds of the monotonic clock; None before that.
+        since: time of the first listing or tick after it was stopped, nanoseconds of the monotonic clock; None before.
+        asked_at: time of the tick that had its directory listed so that it starts over; 0 before that.
     """
 
     reason: str
     reported: Leadership | None
     listing: Listing | None
     since: int | None = None
+    asked_at: int = 0
 
 
 class ContainedTracker:
@@ -70,13 +73,13 @@ class ContainedTracker:
     ) -> None:
         self._tracker = Tracker(offset_reset, segments_in_flight, checkpoint_seconds)
         self._stopped: dict[TopicPartition, _Stopped] = {}
+        self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last call, without stopped partitions
 
     def observe(self, event: Observation) -> list[AnyTask]:
         """Apply one observation. A stopped partition only keeps it until it starts over."""
         if isinstance(event, HighWatermarks):
-            self._tracker.note_checkpoint(event)
             tasks: list[AnyTask] = []
-            for partition in self._tracker.partitions:
+            for partition in self._tracker.note_checkpoint(event):
                 tasks += self._contained(partition, partial(self._tracker.take_high_watermark, partition, event), [])
             return tasks
         if isinstance(event, DirectoryDeleted):
@@ -104,19 +107,43 @@ class ContainedTracker:
             tasks += self._contained(partition, partial(self._tracker.select, partition), [])
         return tasks
 
-    def backlog(self) -> dict[TopicPartition, Backlog]:
-        """Return the backlog of every partition that is reported as led here, stopped ones included."""
-        waiting: dict[TopicPartition, Backlog] = {}
-        for partition in self._tracker.partitions:
-            found = self._contained(partition, partial(self._tracker.backlog_of, partition), None)
-            if found is not None:
-                waiting[partition] = found
+    def backlog(self, *, exact: bool = False) -> Mapping[TopicPartition, Backlog]:
+        """Return the backlog of every partition that is reported as led here, stopped ones included.
+
+        Only that of partitions with a message since the last call is computed. The result never changes.
+
+        Args:
+            exact: `counted_at` is that of the newest checkpoint also where no high watermark changed.
+        """
+        touched = self._tracker.take_touched()
+        if exact:
+            touched = {*touched, *self._tracker.partitions}
+        found = {each: self._contained(each, partial(self._tracker.backlog_of, each), None) for each in touched}
+        if found:
+            waiting = {**self._backlog, **found}
+            self._backlog = {each: backlog for each, backlog in waiting.items() if backlog is not None}
+        stopped = {
+            partition: Backlog(one.listing, None, 0, None, None, hole=False, wait=Wait(WaitReason.DEFECT, one.reason))
+            for partition, one in self._stopped.items()
+            if one.listing is not None and one.reported is not None
+        }
+        return {**self._backlog, **stopped} if stopped else self._backlog
+
+    def tick(self, now: int) -> list[AnyTask]:
+        """Return the tasks that are due: listings of stopped partitions, and reads of positions behind Java uploaders.
+
+        Args:
+            now: nanoseconds of the monotonic clock.
+        """
+        tasks: list[AnyTask] = []
+        for partition in self._tracker.behind_java():
+            tasks += self._contained(partition, partial(self._tracker.check_java, partition, now), [])
         for partition, stopped in self._stopped.items():
-            if stopped.listing is not None and stopped.reported is not None:
-                waiting[partition] = Backlog(
-                    stopped.listing, None, 0, None, None, hole=False, wait=Wait(WaitReason.DEFECT, stopped.reason)
-                )
-        return waiting
+            stopped.since = now if stopped.since is None else stopped.since
+            if now - max(stopped.since, stopped.asked_at) >= _REST_NANOSECONDS:
+                stopped.asked_at = now
+                tasks.append(Rescan(partition, _NO_GENERATION, 0))  # it starts over with the listing
+        return tasks
 
     def unreported(self, before: int) -> list[TopicPartition]:
         """Return the partitions whose leader was never reported, as `Tracker.unreported`."""

@@ -36,6 +36,7 @@ class Checkpoints:
     def __init__(self) -> None:
         self._files: dict[Path, tuple[FileStatus, int]] = {}
         self._counts: dict[Path, int] = {}
+        self._written: dict[Path, int] = {}
 
     def take(self, reading: HighWatermarks) -> None:
         """Apply one reading; one without a file changes nothing."""
@@ -47,6 +48,12 @@ class Checkpoints:
         elif before != reading.file:
             self._counts[reading.log_dir] += 1
         self._files[reading.log_dir] = reading.file
+        if reading.offsets is not None:
+            self._written[reading.log_dir] = reading.file[0][1]
+
+    def written_at(self, log_dir: Path) -> int | None:
+        """Return when the broker wrote the file of the last reading with offsets, nanoseconds since the epoch."""
+        return self._written.get(log_dir)
 
     def count(self, log_dir: Path) -> int | None:
         """Return how many other files the log dir had since the first reading; None before that."""

@@ -42,7 +42,6 @@ class PartitionState:
         counting: counts checkpoint files since the leadership or directory began.
         high_watermark: by the last checkpoint that counts.
         short_checkpoints: a base, and how many checkpoints in a row ended below the end of its segment.
-        counted_at: when the broker wrote that checkpoint, nanoseconds since the epoch.
         counted: of the directory, the newest high watermark that counts, with any leader; outlives leaderships.
         rechecked_high_watermark: below the next offset; the agent read the position again because of it.
         position: as last read or written; None while it has to be read.
@@ -87,7 +86,6 @@ class PartitionState:
     counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
     short_checkpoints: tuple[int, int] = (-1, 0)
-    counted_at: int | None = None
     counted: Counted | None = None
     rechecked_high_watermark: int | None = None
     position: Position | None = None
@@ -123,10 +121,32 @@ class PartitionState:
         """Whether at least one log dir has a live directory of the partition."""
         return self.directory is not None or self.rival_directories is not None
 
+    def is_settled(self, log_dir: Path, *, counted: bool, is_deferred: bool) -> bool:
+        """Return whether another checkpoint with an equal entry would change nothing, if no message arrives before it.
+
+        Args:
+            log_dir: of the checkpoint that was applied last.
+            counted: whether its high watermark counts for the directory, which was live after it.
+            is_deferred: the position is read later, and nothing is to be shipped before that.
+        """
+        listing, position = self.listing, self.position
+        if listing is None or self.directory is None or self.rival_directories is not None:
+            return False
+        if self.directory[1] != log_dir or not self.leadership_reported:
+            return False
+        if self.counting.key is None:
+            return True  # none counts before the directory has a leader epoch
+        if not counted:
+            return False
+        if self.leadership is None or is_deferred:
+            return True
+        # The checkpoints below the end of a closed segment are counted.
+        return position is not None and next(self.segments_from(listing, position.next_offset), None) is None
+
     def start_over(self, generation: int) -> None:
         """Forget everything about the leadership or directory before. Results of tasks under way no longer count."""
         self.generation = generation
-        self.high_watermark = self.counted_at = self.rechecked_high_watermark = None
+        self.high_watermark = self.rechecked_high_watermark = None
         self.position = self.last_next_offset = None
         self.reading_position = self.committing = False
         self.retries.clear()

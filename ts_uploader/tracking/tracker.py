@@ -14,7 +14,7 @@ owns all state.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
@@ -76,21 +76,27 @@ class Tracker:
         # All partitions share one counter. A partition that was forgotten and returns then never matches old results.
         self._generations = itertools.count()
         self._absent: set[TopicPartition] = set()  # without a directory at the last `forget_absent`
+        self._touched: set[TopicPartition] = set()  # since the last `take_touched`
+        # That the next checkpoint can change whatever it contains; all without a directory or a reported leader.
+        self._unsettled: set[TopicPartition] = set()
+        self._behind_java: set[TopicPartition] = set()  # where a Java uploader can write late
 
     def observe(self, event: Observation) -> list[AnyTask]:
         """Apply one observation, and return the tasks that can begin now."""
         if isinstance(event, HighWatermarks):
-            self.note_checkpoint(event)
-            return [task for partition in self.partitions for task in self.take_high_watermark(partition, event)]
+            return [task for each in self.note_checkpoint(event) for task in self.take_high_watermark(each, event)]
         if isinstance(event, DirectoryDeleted):
             known = self._partitions.get(event.partition)
             return ship_deleted(event, None if known is None else known.counted, latest=self._selection.latest)
         state = self._state(event.partition)
+        if isinstance(event, Led | NotLed) and _repeats(state, event):
+            return []
+        self._touch(event.partition)
         self._apply(state, event)
         if isinstance(event, Led | NotLed) and state.listing is not None:
             self._count(state, state.listing, None)
         if state.leadership is None and not state.is_here:
-            del self._partitions[event.partition]
+            self.forget(event.partition)
         return self._selection.select(state)
 
     def _apply(self, state: PartitionState, event: PartitionEvent) -> None:
@@ -126,6 +132,7 @@ class Tracker:
         state = self._partitions.get(result.partition)
         if state is None or state.generation != result.generation:
             return []
+        self._touch(result.partition)
         if isinstance(result, LookDue):
             state.retries.look_pending = False
             return []
@@ -146,6 +153,7 @@ class Tracker:
                 state.failed_reads = 0
                 if result.foreign or (begins and result.beside_java):
                     state.expect_java_commits()
+                    self._behind_java.add(state.partition)
                 state.take_position(result.position)
             case Shipped():
                 state.in_flight -= {result.base}
@@ -177,7 +185,10 @@ class Tracker:
         ended = list(itertools.islice(self._selection.idle, most))
         for partition in ended:
             del self._selection.idle[partition]
-        return [partition for partition in ended if partition in self._partitions]
+        with_state = [partition for partition in ended if partition in self._partitions]
+        for partition in with_state:
+            self._touch(partition)
+        return with_state
 
     def select(self, partition: TopicPartition) -> list[AnyTask]:
         """Return the tasks of one partition that can begin now."""
@@ -185,13 +196,38 @@ class Tracker:
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
         """Return the backlog of every partition that the leadership source reports as led here."""
-        waiting = {partition: self.backlog_of(partition) for partition in self.partitions}
+        waiting = {partition: self.backlog_of(partition) for partition in self._partitions}
         return {partition: backlog for partition, backlog in waiting.items() if backlog is not None}
 
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions that the tracker has a state of."""
         return list(self._partitions)
+
+    def take_touched(self) -> Set[TopicPartition]:
+        """Return the partitions whose backlog may differ since the last call, but for `counted_at`."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def behind_java(self) -> list[TopicPartition]:
+        """Return the partitions where a Java uploader can write late."""
+        return list(self._behind_java)
+
+    def check_java(self, partition: TopicPartition, now: int) -> list[AnyTask]:
+        """Return the task to read a position again if that is due, in case a Java uploader wrote; call it now and then.
+
+        Args:
+            now: nanoseconds of the monotonic clock.
+        """
+        state = self._partitions.get(partition)
+        if state is None or not state.java_recheck_seconds:
+            self._behind_java.discard(partition)
+            return []
+        if not state.is_java_check_due(now):
+            return []
+        self._touch(partition)
+        state.position = None
+        return self._selection.select(state)
 
     def unreported(self, before: int) -> list[TopicPartition]:
         """Return the partitions with a directory whose leader the leadership source never reported.
@@ -201,8 +237,10 @@ class Tracker:
         """
         return [
             partition
-            for partition, state in self._partitions.items()
-            if not state.leadership_reported and state.directory is not None and state.appeared_at < before
+            for partition in self._unsettled
+            if not (state := self._partitions[partition]).leadership_reported
+            and state.directory is not None
+            and state.appeared_at < before
         ]
 
     def forget_absent(self) -> None:
@@ -211,19 +249,23 @@ class Tracker:
         The agent no longer requests their leadership, so no report would remove them. A partition that only moves to
         another disk has a directory again before the second call, and its leadership continues.
         """
-        absent = {partition for partition, state in self._partitions.items() if not state.is_here}
+        absent = {partition for partition in self._unsettled if not self._partitions[partition].is_here}
         for partition in absent & self._absent:
-            del self._partitions[partition]
+            self.forget(partition)
         self._absent = absent - self._absent
 
     def forget(self, partition: TopicPartition) -> tuple[Listing | None, Leadership | None]:
         """Forget a partition; return its last listing, and its leadership as last reported, each None if unknown."""
         state = self._partitions.pop(partition, None)
+        self._touched.add(partition)
+        self._unsettled.discard(partition)
         return (None, None) if state is None else (state.listing or state.last_listing, state.reported_leadership)
 
     def backlog_of(self, partition: TopicPartition) -> Backlog | None:
         """Return the backlog of one partition; None if it is not reported as led here."""
-        state = self._partitions[partition]
+        state = self._partitions.get(partition)
+        if state is None:
+            return None
         undecided = undecided_directory(state)
         if undecided is not None and state.rival_directories is not None and state.reported_leadership is not None:
             # Only one of the directories has the backlog, and which one is unknown. The listing only names a path.
@@ -238,7 +280,8 @@ class Tracker:
         base = unshipped[0][0] if unshipped else None
         # If a shipped segment does not reach the next offset, it lost its tail, and no file here fills that.
         hole = state.gap_seen_at is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
-        counts = state.leadership is not None
+        high_watermark = None if state.leadership is None else state.high_watermark
+        counted_in = None if high_watermark is None or state.directory is None else state.directory[1]
         return Backlog(
             listing=listing,
             base=base,
@@ -247,19 +290,35 @@ class Tracker:
             next_offset=next_offset,
             hole=hole,
             wait=why(state, listing, unshipped),
-            high_watermark=state.high_watermark if counts else None,
-            counted_at=state.counted_at if counts else None,
+            high_watermark=high_watermark,
+            counted_at=None if counted_in is None else self._checkpoints.written_at(counted_in),
             position=state.position,
             is_deferred=deferred is not None,
         )
 
-    def note_checkpoint(self, event: HighWatermarks) -> None:
-        """Count a reading of a checkpoint; `take_high_watermark` then applies it to each partition."""
+    def note_checkpoint(self, event: HighWatermarks) -> list[TopicPartition]:
+        """Count a reading of a checkpoint; return the partitions that it can change, for `take_high_watermark`."""
         self._checkpoints.take(event)
+        if event.changed is None:
+            return self.partitions
+        changed = {TopicPartition(topic, number) for topic, number in event.changed}
+        return [*self._unsettled, *((changed - self._unsettled) & self._partitions.keys())]
 
     def take_high_watermark(self, partition: TopicPartition, event: HighWatermarks) -> list[AnyTask]:
         """Apply a reading of a checkpoint to one partition, and return the tasks that can begin now."""
-        state = self._partitions[partition]
+        state = self._partitions.get(partition)
+        if state is None:
+            return []
+        self._touch(partition)
+        tasks = self._take_high_watermark(state, event)
+        live = event.offsets is not None and state.directory is not None and state.directory[0][1] in event.live
+        counted = live and state.counting.counts(event.log_dir, self._checkpoints)
+        is_deferred = state.position is None and self._selection.deferred(state) is not None
+        if not tasks and state.is_settled(event.log_dir, counted=counted, is_deferred=is_deferred):
+            self._unsettled.discard(partition)
+        return tasks
+
+    def _take_high_watermark(self, state: PartitionState, event: HighWatermarks) -> list[AnyTask]:
         if state.rival_directories is not None:
             chosen = state.rival_directories.chosen
             state.rival_directories.take_reading(event, self._checkpoints)
@@ -278,7 +337,6 @@ class Tracker:
             return []
         state.high_watermark = high_watermark
         state.take_checkpoint()
-        state.counted_at = None if event.file is None else event.file[0][1]
         self._recheck_position(state)
         return self._selection.select(state)
 
@@ -286,6 +344,10 @@ class Tracker:
         if partition not in self._partitions:
             self._partitions[partition] = PartitionState(partition, next(self._generations))
         return self._partitions[partition]
+
+    def _touch(self, partition: TopicPartition) -> None:
+        self._touched.add(partition)
+        self._unsettled.add(partition)
 
     def _start_over(self, state: PartitionState) -> None:
         state.start_over(next(self._generations))
@@ -297,8 +359,6 @@ class Tracker:
             state.appeared_at = listing.taken_at
         self._count(state, listing, self._checkpoints.count_at(listing))
         state.take_listing(listing)
-        if state.is_java_check_due(listing.taken_at):
-            state.position = None
 
     def _count(self, state: PartitionState, listing: Listing, before: int | None) -> None:
         """Restart the count of checkpoint files if the directory or the leader epoch changed."""
@@ -364,6 +424,12 @@ class Tracker:
         if below and here != state.rechecked_high_watermark and not (state.reading_position or state.committing):
             state.rechecked_high_watermark = here
             state.position = None
+
+
+def _repeats(state: PartitionState, event: Led | NotLed) -> bool:
+    """Whether a report is equal to the last one, and that is in effect."""
+    leadership = event.leadership if isinstance(event, Led) else None
+    return state.leadership_reported and state.reported_leadership == state.leadership == leadership
 
 
 def _lag(high_watermark: int | None, next_offset: int | None) -> int | None:

@@ -22,7 +22,7 @@ def test_a_row_names_type_bounds_unit_and_default() -> None:
     found = {key: cells[:2] for key, cells in rows().items()}
     assert found[uploader + "upload.thread.count"] == ["whole number from 1 to 64", "`3`"]
     assert found[uploader + "upload.timeout.ms"] == ["whole number from 100, ms", "`60000`"]
-    assert found[uploader + "leadership.watcher.poll.interval.seconds"] == ["number above 0, s", "`60.0`"]
+    assert found[uploader + "leadership.watcher.poll.interval.seconds"] == ["number above 0, s", ""]
     assert found[uploader + "offset.reset.strategy"] == ["EARLIEST or LATEST", "`EARLIEST`"]
     assert found[uploader + "kafka.topics.include"] == ["patterns", "`.*`"]
     assert found[uploader + "http.allowed.hosts"] == ["host names", ""]

@@ -11,7 +11,7 @@ from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, p
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import Led, Listing, NotLed
-from ts_uploader.messages.tasks import AnyTask, ReadPosition, Ship
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Rescan, Ship
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 
@@ -67,6 +67,18 @@ def test_u42_it_is_left_alone_for_five_minutes_and_then_starts_over() -> None:
     assert tracker.backlog()[TP].wait is not None
     assert tracker.observe(listing(0, 100, 200, taken_at=200 + FIVE_MINUTES)) == []
     assert [type(task) for task in watermarks(tracker, 200)] == [ReadPosition]
+
+
+def test_u42_its_directory_is_listed_after_five_minutes_so_that_it_starts_over() -> None:
+    """A directory that does not change is not listed otherwise. The request is repeated if no listing arrives."""
+    tracker = stopped()
+    asked = []
+    for seconds in range(0, 1000, 50):
+        asked += [(seconds, task.partition) for task in tracker.tick(seconds * 10**9) if isinstance(task, Rescan)]
+    assert asked == [(300, TP), (600, TP), (900, TP)]
+    assert tracker.observe(listing(0, 100, taken_at=900 * 10**9)) == []
+    assert [type(task) for task in watermarks(tracker, 100)] == [ReadPosition]
+    assert tracker.tick(10**14) == []
 
 
 @pytest.mark.parametrize(

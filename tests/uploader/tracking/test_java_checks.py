@@ -9,7 +9,6 @@ from tests.uploader.tracking.messages import (
     LEADERSHIP,
     TP,
     bases,
-    listing,
     position,
     position_read,
     shipped,
@@ -28,7 +27,7 @@ def looks(tracker: Tracker, begin: int) -> list[int]:
     """Return the seconds after `begin`, within three idle hours, when the position is read again."""
     seconds = []
     for second in range(begin, begin + 3 * 3600, 10):
-        tasks = tracker.observe(listing(0, 100, taken_at=second * 10**9))
+        tasks = tracker.check_java(TP, second * 10**9)
         for task in tasks:
             if isinstance(task, ReadPosition):
                 seconds.append(second - begin)
@@ -48,7 +47,7 @@ def test_u29_the_looks_begin_again_with_a_leadership_and_with_the_agent(restarte
     """By then the agent's own commit is stored, and records a recent Java commit. Later reads add nothing."""
     led = LedPartition(0, 100)
     led.tracker.conclude(replace(position_read(led.read, 0), foreign=True))
-    led.tracker.observe(listing(0, 100, taken_at=10**9))
+    led.tracker.check_java(TP, 10**9)
     if restarted:
         led = LedPartition(0, 100)
         ask: AnyTask = led.read
@@ -76,12 +75,12 @@ def test_u29_a_java_uploader_that_wrote_again_is_looked_for_as_soon_as_before() 
     """Each late write can be followed by another. Without any, the position is not read again."""
     led = LedPartition(0, 100)
     led.tracker.conclude(replace(position_read(led.read, 0), foreign=True))
-    assert led.tracker.observe(listing(0, 100, taken_at=10**9)) == []
-    (again,) = led.tracker.observe(listing(0, 100, taken_at=31 * 10**9))
+    assert led.tracker.check_java(TP, 10**9) == []
+    (again,) = led.tracker.check_java(TP, 31 * 10**9)
     led.tracker.conclude(replace(position_read(again, 0), foreign=True))
-    assert led.tracker.observe(listing(0, 100, taken_at=40 * 10**9)) == []
-    assert len(led.tracker.observe(listing(0, 100, taken_at=70 * 10**9))) == 1
+    assert led.tracker.check_java(TP, 40 * 10**9) == []
+    assert len(led.tracker.check_java(TP, 70 * 10**9)) == 1
     ours = LedPartition(0, 100)
     ours.at(0)
-    assert ours.tracker.observe(listing(0, 100, taken_at=10**9)) == []
-    assert ours.tracker.observe(listing(0, 100, taken_at=10**14)) == []
+    assert ours.tracker.check_java(TP, 10**9) == []
+    assert ours.tracker.check_java(TP, 10**14) == []

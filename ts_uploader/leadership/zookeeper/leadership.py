@@ -19,6 +19,7 @@ is not used, because it starts a thread per watch after each reconnection.
   process ends. The supervisor then starts one that uses the broker.
 """
 
+import random
 import threading
 import time
 from collections.abc import Callable, Set
@@ -45,6 +46,7 @@ from ts_uploader.messages.observations import Led
 log = structlog.get_logger()
 
 _IN_FLIGHT = 1_000
+_POLL_SPREAD = 0.75, 1.25
 _RETRY_SECONDS = 2.0
 _SLICE_SECONDS = 0.2  # between two checks for `stop` while a request is under way
 _CLOSE_SECONDS = 2.0
@@ -203,7 +205,8 @@ class ZookeeperLeadership(LeadershipSource):
         if _EVERYTHING in noted or now >= self._poll_at:
             noted = self._state.partitions.keys() | self._state.settings | self._registration.paths
             self._failed = set()
-            self._poll_at = now + self.poll_seconds
+            # Agents that connected together, as after an election of ZooKeeper, do not poll together.
+            self._poll_at = now + self.poll_seconds * random.uniform(*_POLL_SPREAD)  # noqa: S311
         if not self._read_registration(noted & self._registration.paths):
             self._read_soon(noted)
             return
