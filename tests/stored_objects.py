@@ -12,6 +12,7 @@ from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.layout import Layout
 from ts_common.archive.repair_requests import RepairAnswer, RepairRequest
 from ts_common.archive.restored import Restored
+from ts_common.archive.sealed_objects import SealJson
 from ts_common.archive.snapshots import ClusterSnapshot, GroupsSnapshot
 from ts_common.archive.table_claims import TableClaims
 from ts_tables.claims.state import TableState
@@ -91,7 +92,8 @@ OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
         lambda data: Layout.decode(data, KEY, cluster="c"),
     ),
     "ends": (
-        b'{"version":1,"broker":1,"time":1,"partitions":{"a-0":[4711,1],"b-1-10":[5,2]}}\n',
+        b'{"version":1,"broker":1,"time":1,"partitions":{"a-0":[4711,1],"b-1-10":[5,2]},'
+        b'"release":"0.4.0","formats":{"log.start":3}}\n',
         lambda data: Ends.decode(data, KEY, broker=1),
     ),
     "hold": (_HOLD + b"\n", lambda data: Hold.decode(data, KEY, name="h")),
@@ -109,6 +111,10 @@ OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
         lambda data: StoredGroup.decode(data, KEY, group="g"),
     ),
     "restored": (_RESTORED, lambda data: Restored.decode(data, KEY)),
+    "seal": (
+        b'{"version":1,"nonce":"x","lineage":[1,5,5],"sealed":[[0,5,"0-5.1a2b3c4d.seal"]],"open":{"t":[5,7]}}\n',
+        lambda data: SealJson.decode(data, KEY),
+    ),
     "snapshot of a cluster": (_CLUSTER, lambda data: ClusterSnapshot.decode(data, KEY)),
     "snapshot of groups": (
         b'{"version":1,"time":1,"groups":{"g":{"t-0":[5,-1,"x"]}}}\n',

@@ -11,10 +11,20 @@ upgraded, and a query fails. Readers ignore such a cache object, and agents keep
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from ts_common.errors import NewerFormat
 
 VERSION = 1
+LINEAGE_VERSION = 2  # of a commit or `log.start` with a lineage
+ERASED_VERSION = 3  # of a `log.start` with a list of erased offsets
+# The latest version of each kind of object that this release reads. It writes lower ones where they suffice.
+FORMATS: Final[Mapping[str, int]] = {
+    "offset.wm": LINEAGE_VERSION,
+    "log.start": ERASED_VERSION,
+    "seal.json": VERSION,
+    "seal": VERSION,
+}
 
 
 def check_version(fields: Mapping[str, object], key: str, known: int = VERSION) -> None:

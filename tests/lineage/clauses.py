@@ -212,6 +212,9 @@ class Property(StrEnum):
     P1 = "an agent that trusts its own row has nothing to write"
     P2 = "an agent that trusts a forged row reads the position later"
     P3 = "a row puts no segment beyond the end of the run"
+    C1 = "a reader by sealed objects finds each offset of its view that is stored, in an object that exists"
+    C2 = "a reader by sealed objects returns each offset once, and the record of the log that its commit names"
+    C3 = "a reader that begins after the answer to a repair reads the good copy"
 
 
 class Violation(Exception):

@@ -33,6 +33,8 @@ from ts_common.archive.object_keys import (
     SegmentName,
 )
 from ts_common.archive.restored import Ended
+from ts_common.archive.sealed_listing import list_unsealed
+from ts_common.archive.sealed_objects import SealedObject
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
 from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -94,6 +96,8 @@ class PartitionCatalog:
         damage: what is wrong with `offset.wm` or `log.start`, if one of them is malformed; there is no `commit` then.
         has_erased: whether the listing has lists of erased offsets.
         former: the places of the records below the start, oldest first; empty unless a restore put them back.
+        sealed: sealed objects, ascending: they have the segments that begin in their ranges, and `segments` has the
+            others. Empty unless the caller of `read_catalog` uses them.
     """
 
     keys: PartitionKeys
@@ -106,6 +110,7 @@ class PartitionCatalog:
     damage: str | None = None
     has_erased: bool = False
     former: tuple["FormerPlace", ...] = ()
+    sealed: tuple[SealedObject, ...] = ()
 
     def commit_state(self, now: float) -> CommitState:
         """Return the state of the commit; `now` is `ObjectStore.current_time`."""
@@ -178,11 +183,14 @@ def read_catalog(
     store: ObjectStore,
     keys: PartitionKeys,
     commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
+    *,
+    seals: bool = False,
 ) -> PartitionCatalog:
     """Return a snapshot of one partition for a reader; a malformed commit or `log.start` is its `damage`.
 
     Args:
         commit: what `read_commit` has just returned; None to read it here.
+        seals: whether sealed objects can replace a part of the listing.
 
     Raises:
         LineageUnsettled: the lineages of commit and `log.start` did not fit in six reads.
@@ -190,7 +198,9 @@ def read_catalog(
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     commits = iter([commit])  # of the first attempt; later ones read it
-    catalog: PartitionCatalog = _POLICY(lambda: _read(store, keys, next(commits, None), None, is_tolerant=True))
+    catalog: PartitionCatalog = _POLICY(
+        lambda: _read(store, keys, next(commits, None), None, is_tolerant=True, seals=seals)
+    )
     if not catalog.settled and catalog.stored_log_start is not None and isinstance(catalog.commit, Commit):
         raise LineageUnsettled(
             f"{keys.log_start} has the lineage {catalog.stored_log_start.content.lineage}, and {keys.commit} has "
@@ -231,6 +241,7 @@ def _read(
     seen: Callable[[ObjectInfo], None] | None,
     *,
     is_tolerant: bool,
+    seals: bool = False,
 ) -> PartitionCatalog:
     found, commit_etag, damage = None, None, None
     try:
@@ -239,11 +250,16 @@ def _read(
         if not is_tolerant:
             raise
         damage = str(error)
-    log_start = None
+    log_start, sealed = None, list[SealedObject]()
+    # Below a Java uploader, segments can be written over.
+    if seals and isinstance(found, Commit) and found.java is None:
+        listing = list_unsealed(store, keys, found, sealed)
+    else:
+        listing = store.list(keys.prefix)
 
     def listed() -> Iterator[ObjectInfo]:
         nonlocal found, commit_etag, damage, log_start
-        for info in store.list(keys.prefix):
+        for info in listing:
             if seen is not None:
                 seen(info)
             if info.key == keys.log_start:
@@ -256,7 +272,11 @@ def _read(
             yield info
 
     catalog = catalog_of(keys, listed())
-    return replace(catalog, commit=found, commit_etag=commit_etag, stored_log_start=log_start, damage=damage)
+    if sealed and log_start is None:  # retention may have removed the lowest rows
+        return _read(store, keys, commit, seen, is_tolerant=is_tolerant)
+    return replace(
+        catalog, commit=found, commit_etag=commit_etag, stored_log_start=log_start, damage=damage, sealed=tuple(sealed)
+    )
 
 
 def catalog_of(keys: PartitionKeys, listed: Iterable[ObjectInfo]) -> PartitionCatalog:

@@ -34,12 +34,9 @@ from ts_common.archive.stored_object import (
     json_line,
     limited,
 )
+from ts_common.format_version import ERASED_VERSION, LINEAGE_VERSION
 from ts_common.json_objects import MAX_INT32, decoding, shown, whole_number
 
-# Format version of a commit and of a `log.start` with a lineage.
-LINEAGE_VERSION = 2
-# Of a `log.start` with a list of erased offsets.
-ERASED_VERSION = 3
 MAX_ERASED: Final = 999_999_999
 
 

@@ -32,6 +32,8 @@ def read_with_former(
     store: ObjectStore,
     keys: PartitionKeys,
     commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
+    *,
+    seals: bool = False,
 ) -> PartitionCatalog:
     """Return a snapshot of one partition for a reader, with its former places.
 
@@ -39,12 +41,13 @@ def read_with_former(
 
     Args:
         commit: as of `read_catalog`.
+        seals: as of `read_catalog`.
 
     Raises:
         LineageUnsettled, StoreUnavailable, AccessDenied, BucketMissing: as `read_catalog`.
         NewerFormat: as `read_catalog`, of any of the places, and of `restored.json`.
     """
-    catalog = read_catalog(store, keys, commit)
+    catalog = read_catalog(store, keys, commit, seals=seals)
     try:
         return replace(catalog, former=former_places(store, catalog))
     except CorruptData as error:

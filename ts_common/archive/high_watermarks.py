@@ -3,7 +3,8 @@
 ::
 
     <base prefix>/ts-uploader~cluster~<cluster>/ends/1.json
-    {"version":1,"broker":1,"time":1700000000000,"partitions":{"orders-0":[4711,1699999998000]}}
+    {"version":1,"broker":1,"time":1700000000000,"partitions":{"orders-0":[4711,1699999998000]},
+     "release":"0.4.0","formats":{"log.start":3}}
 
 For each partition the object has the valid high watermark (protocol rule 1), and the mtime of the checkpoint where the
 agent read it, in milliseconds since the epoch by the broker's clock. Each agent overwrites its own object every few
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.stored_object import StoredObject, between
+from ts_common.archive.stored_object import Presence, StoredObject, between
 from ts_common.json_objects import MAX_INT32
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -45,11 +46,15 @@ class Ends(StoredObject, expected="the ends of a broker", most=_LARGEST):
     Attributes:
         time: milliseconds since the epoch, the agent's clock: the object was written.
         partitions: the partitions with a valid high watermark.
+        release: of the agent.
+        formats: the latest version that it reads of each kind of object (`ts_common.format_version`).
     """
 
     broker: Annotated[int, between(0, MAX_INT32)]
     time: int
     partitions: Mapping[TopicPartition, End]
+    release: Annotated[str | None, Presence.IF_SET] = None
+    formats: Annotated[Mapping[str, int] | None, Presence.IF_SET] = None
 
 
 def read_ends(store: ObjectStore, keys: ClusterKeys, broker: int) -> Ends | None:
@@ -71,3 +76,13 @@ def brokers_with_ends(store: ObjectStore, keys: ClusterKeys) -> list[int]:
     """
     names = (info.key.removeprefix(keys.ends) for info in store.list(keys.ends))
     return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)) is not None)
+
+
+def all_agents_read(store: ObjectStore, keys: ClusterKeys, kind: str, version: int) -> bool:
+    """Return whether each agent with such an object reads a version of a kind of object; an earlier release has none.
+
+    Raises:
+        CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `read_ends`.
+    """
+    found = (read_ends(store, keys, broker) for broker in brokers_with_ends(store, keys))
+    return all(each is None or (each.formats or {}).get(kind, 0) >= version for each in found)

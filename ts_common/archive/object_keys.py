@@ -11,6 +11,8 @@
     <bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
     <bits>/<cluster>/<topic>-<partition>/erased/<n>.bin                        a list of erased offsets
     <bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    for segments from 100 on
+    <bits>/<cluster>/<topic>-<partition>/segment-metadata/0-5000.1a2b3c4d.seal  for all segments of these offsets
+    <bits>/<cluster>/<topic>-<partition>/segment-metadata/seal.json         the sealed ranges that count
     <bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
     <bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation; entropy bits of the plain name
     ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
@@ -45,6 +47,7 @@ ERASED_DIRECTORY = "erased/"
 CACHE_DIRECTORY = "segment-metadata/"
 # Agents before lineages wrote the same cache here. No component reads it any more, and it can be removed.
 FORMER_CACHE_DIRECTORY = "chapters/"
+SEAL_NAME = "seal.json"
 INCARNATIONS_NAME = "incarnations.json"
 # `~` is not allowed in a cluster id, and this is not a directory: no listing of clusters or topics contains it.
 PROBE_NAME = "ts-uploader~probe"
@@ -207,6 +210,11 @@ class PartitionKeys:
     def cache_object(self, first_base: int) -> str:
         """Return the key of the cache object whose first segment begins at `first_base`."""
         return f"{self.cache_objects}{first_base:020d}.json"
+
+    @property
+    def seal_json(self) -> str:
+        """Key of the list of sealed ranges."""
+        return self.cache_objects + SEAL_NAME
 
     def gap(self, start: int, end: int) -> str:
         """Return the key of the gap record for the offsets `[start, end)`."""

@@ -17,15 +17,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ts_common.archive.catalog import FormerPlace, PartitionCatalog, StoredSegment
+from ts_common.archive.catalog import FormerPlace, PartitionCatalog, StoredSegment, read_catalog
 from ts_common.archive.commit import Commit, ForeignCommit, Lineage
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.object_keys import OFFSET_DIGITS, PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite, with_spares
 from ts_common.archive.read_log import ReadLog
 from ts_common.archive.restored import Ended
+from ts_common.archive.sealed_objects import SealedObject
+from ts_common.archive.sealed_ranges import Copies, Part, SealedRun, ending_above, has_transactions, listed_of
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -78,22 +80,24 @@ class PartitionView:
         floor: what is between it and the start is hidden, and can be shown again; None if that is unknown.
         former: the parts of the view in other directories, in order from `start` on; empty unless a restore put their
             records back.
+        sealed: the sealed objects whose rows are in `copies` and `retired`, ascending.
     """
 
     keys: PartitionKeys
     start: int
     end: int
     epochs: EpochHistory
-    copies: tuple[SegmentCopy, ...]
+    copies: Sequence[SegmentCopy]
     gaps: tuple[tuple[int, int], ...]
     last_stable_offset: int | None = None
     warning: str | None = None
-    retired: tuple[SegmentCopy, ...] = ()
+    retired: Sequence[SegmentCopy] = ()
     lineage: Lineage | None = None
     state: CommitState = CommitState.COMMITTED
     stored_end: int = 0
     floor: int | None = None
     former: tuple[ViewPart, ...] = ()
+    sealed: tuple[SealedObject, ...] = ()
 
     @property
     def partition(self) -> TopicPartition:
@@ -110,7 +114,8 @@ class PartitionView:
         """The part in the partition's own directory."""
         start = self.former[-1].end if self.former else self.start
         # A damaged object can reach above the view's start though its good copy does not.
-        replaced = replaced_by(copy for copy in (*self.copies, *self.retired) if copy.keys == self.keys)
+        listed = (*listed_of(self.copies), *listed_of(self.retired))
+        replaced = replaced_by(copy for copy in listed if copy.keys == self.keys)
         return ViewPart(self.keys, start, self.end, self.epochs, self.gaps, replaced)
 
     @property
@@ -135,7 +140,7 @@ class PartitionView:
 
     def copies_of(self, part: ViewPart) -> tuple[SegmentCopy, ...]:
         """Return the copies of one part."""
-        return tuple(copy for copy in self.copies if copy.keys == part.keys) if self.former else self.copies
+        return tuple(copy for copy in self.copies if copy.keys == part.keys) if self.former else tuple(self.copies)
 
     def live_range(self, copy: SegmentCopy) -> tuple[int, int]:
         """Return the offsets `[start, end)` of a copy's live part; it ends where another directory's part begins."""
@@ -146,6 +151,16 @@ class PartitionView:
             begun = max(copy.base, part.end)
         return begun, self.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
 
+    @property
+    def names_no_transactions(self) -> bool:
+        """Whether no segment's metadata names a `.txnindex`, by its sealed objects; false without any."""
+        listed = (*listed_of(self.copies), *listed_of(self.retired))
+        return (
+            bool(self.sealed)
+            and not any(copy.metadata.rebuilt or copy.metadata.txnindex is not None for copy in listed)
+            and not any(map(has_transactions, self.sealed))
+        )
+
     def with_hidden(self, start: int) -> "PartitionView":
         """Return the view as it is if `log.start` is `start`, or as it is now if that is lower."""
         copies = tuple(sorted((*self.retired, *self.copies), key=lambda copy: copy.base))
@@ -155,16 +170,51 @@ class PartitionView:
             start=start,
             copies=tuple(copy for copy in copies if copy.end > start),
             retired=tuple(copy for copy in copies if copy.end <= start),
+            sealed=(),
         )
 
     def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
         """Return what to read for `[start, end)`, in order; raise as `ts_common.archive.plan.unite`."""
         steps: list[ReadRange | Hole] = []
+        for step in self.runs(start, end):
+            if isinstance(step, SealedRun):
+                steps += step
+            else:
+                steps.append(step)
+        return steps
+
+    def runs(self, start: int, end: int) -> Sequence[Part | Hole]:
+        """Return what `plan` returns, but consecutive rows of a sealed object as one run."""
+        steps: list[Part | Hole] = []
         for part in self.parts:
-            stop = end if part.keys == self.keys else min(end, part.end)
-            steps += unite(self.copies_of(part), part.epochs, start, stop, part.gaps, part.replaced)
+            is_own = part.keys == self.keys
+            stop = end if is_own else min(end, part.end)
+            copies = listed_of(self.copies) if is_own and not self.former else self.copies_of(part)
+            for sealed, first in ending_above(self.sealed, self.start) if is_own else ():
+                if sealed.end <= max(start, self.start):
+                    continue
+                begin = sealed.columns["base"][first]
+                if begin >= stop:
+                    break
+                if start < begin:
+                    steps += unite(copies, part.epochs, start, begin, part.gaps, part.replaced)
+                run = SealedRun(self.keys, sealed, max(start, begin), min(stop, sealed.end))
+                steps.append(run)
+                start = run.end
+            steps += unite(copies, part.epochs, start, stop, part.gaps, part.replaced)
             start = max(start, stop)
         return steps
+
+    @property
+    def shows_doubt(self) -> bool:
+        """Whether sealed objects do not show all that readers need of it (reading rule 10)."""
+        listed = (*listed_of(self.copies), *listed_of(self.retired))
+        bases = [int(stem[:OFFSET_DIGITS]) for stem in replaced_by(listed)]
+        return (
+            any(isinstance(step, Hole) for step in self.runs(self.start, self.end))
+            or any(copy.may_overrun for copy in listed)
+            or any(sealed.start <= base < sealed.end for sealed in self.sealed for base in bases)
+        )
 
     def lowest_whole(self, end: int) -> int:
         """Return the lowest offset whose stored run has no hole below `end`; `end` without one.
@@ -204,8 +254,14 @@ def open_view(
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     view = _open_own(store, catalog, known, damaged)
+    if catalog.sealed and view.shows_doubt:
+        found = catalog.commit, catalog.commit_etag
+        catalog = replace(read_catalog(store, catalog.keys, found), former=catalog.former)
+        view = _open_own(store, catalog, known, damaged)
     if not catalog.former or view.state.is_loss:
         return view
+    if view.sealed:
+        view = view.with_hidden(view.start)
     parts: list[ViewPart] = []
     copies: list[SegmentCopy] = []
     for place in catalog.former:
@@ -255,7 +311,7 @@ def _open_own(
         return replace(view, state=state, stored_end=stored_end)
     removed: list[StoredSegment] = []
     described = describe(store, keys, catalog.committed, catalog.cache_objects, known, damaged, removed)
-    copies = tuple(copy for copy in described if copy.end > start)
+    copies: Sequence[SegmentCopy] = tuple(copy for copy in described if copy.end > start)
     stable = lineage = None
     if isinstance(catalog.commit, Commit):
         lineage = catalog.commit.lineage
@@ -268,8 +324,12 @@ def _open_own(
     if not catalog.segments and catalog.log_start is None:
         # Without segments and `log.start`, only the commit has the beginning of the archive.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
-    retired = tuple(copy for copy in described if copy.end <= start)
+    retired: Sequence[SegmentCopy] = tuple(copy for copy in described if copy.end <= start)
     floor = None if catalog.stored_log_start is None else catalog.stored_log_start.content.floor
+    if catalog.sealed:
+        rows = [(sealed, first, len(sealed)) for sealed, first in ending_above(catalog.sealed, start)]
+        copies = Copies(keys, copies, [(sealed, range(first, count)) for sealed, first, count in rows])
+        retired = Copies(keys, retired, [(sealed, range(first)) for sealed, first, _ in rows])
     return PartitionView(
         keys,
         start,
@@ -282,6 +342,7 @@ def _open_own(
         retired,
         lineage,
         floor=floor,
+        sealed=catalog.sealed,
     )
 
 

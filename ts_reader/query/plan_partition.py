@@ -9,10 +9,13 @@ and 1, a Java uploader's segment.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.plan import Hole
+from ts_common.archive.sealed_objects import ABSENT
+from ts_common.archive.sealed_ranges import Part, SealedRun, as_ranges
 from ts_common.archive.view import PartitionView
 from ts_common.errors import ObjectFrozen
 from ts_common.log_format.framing import NO_TIMESTAMP
@@ -113,14 +116,16 @@ def _plan_partition(
     bounds = find_bounds(store, _shown(store, view, query), query)
     windows = filters.windows(bounds.start, bounds.end)
     hidden = Hidden()
-    if query.read_committed and windows:
+    if query.read_committed and windows and not view.names_no_transactions:
         hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
-    parts = [part for low, high in windows for part in view.plan(low, high)]
+    # Two windows can divide a row, and it counts once.
+    step = view.runs if len(windows) == 1 else view.plan
+    parts = [part for low, high in windows for part in step(low, high)]
     losses = tuple(_losses(view, bounds, filters, (part for part in parts if isinstance(part, Hole)), hidden))
     times = filters.milliseconds
     if query.cut is not None:
         times = intersection(times, ((LOWEST, query.cut.milliseconds + 1),))
-    ranges = tuple(prune_by_time(store, (part for part in parts if not isinstance(part, Hole)), times))
+    ranges = as_ranges(tuple(prune_by_time(store, (part for part in parts if not isinstance(part, Hole)), times)))
     if not query.tolerance.fails:
         ranges = tuple(view.with_spares(ranges))
     aborted = apart((*hidden.transactions, *hidden_by_cut)) if hidden_by_cut else hidden.transactions
@@ -147,7 +152,7 @@ def _losses(
         yield Loss(view.partition, one.first, one.hole.start, f"are {one.reason}")
 
 
-def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges) -> Iterator[ReadRange]:
+def prune_by_time(store: ObjectStore, parts: Iterable[Part], milliseconds: Ranges) -> Iterator[Part]:
     """Yield the ranges that may hold records of these times, with the copies that may.
 
     Records of these times can begin in a range after one that holds none: there a request for the `.timeindex` pays.
@@ -161,7 +166,22 @@ def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: 
     """
     begins = bool(milliseconds) and milliseconds[0][0] > NO_TIMESTAMP
     may_begin = begins
-    for part in parts:
+    for part in _divided(parts, milliseconds):
+        if isinstance(part, SealedRun):
+            number, stop = part.rows.start, part.rows.stop
+            while may_begin and number < stop:
+                row = part.of_row(number)
+                start = max(row.start, first_that_may_reach(store, row.copies[0], milliseconds[0][0]))
+                if start < row.end:
+                    yield row if start == row.start else replace(row, start=start)
+                    may_begin = False
+                number += 1
+            if number < stop:
+                yield part.part(number, stop)
+            continue
+        if part is None:
+            may_begin = begins
+            continue
         if part.before is not None:  # its records can have any time
             yield part
             continue
@@ -176,6 +196,34 @@ def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: 
             may_begin = False
             as_it_was = start == part.start and len(copies) == len(part.copies)
             yield part if as_it_was else replace(part, start=start, copies=copies)
+
+
+def _divided(parts: Iterable[Part], milliseconds: Ranges) -> Iterator[Part | None]:
+    """Yield parts, of each run only the rows that may hold records of these times; None for rows that are left out."""
+    for part in parts:
+        if not isinstance(part, SealedRun):
+            yield part
+            continue
+        rows, columns = part.rows, part.sealed.columns
+        times = zip(
+            columns["time_max"][rows.start : rows.stop], columns["time_min"][rows.start : rows.stop], strict=True
+        )
+        kept = [number for number, each in enumerate(times, rows.start) if _may_hold_row(*each, milliseconds)]
+        following = rows.start
+        for _, group in groupby(enumerate(kept), lambda each: each[1] - each[0]):
+            numbers = [number for _, number in group]
+            if numbers[0] > following:
+                yield None
+            following = numbers[-1] + 1
+            yield part.part(numbers[0], following)
+        if following < rows.stop:
+            yield None
+
+
+def _may_hold_row(latest: int, least: int, milliseconds: Ranges) -> bool:
+    """Return what `_may_hold` returns of a row of a sealed object; `ABSENT` is below all times."""
+    latest = NO_TIMESTAMP if latest == ABSENT else latest
+    return latest > _LATEST_MS or any(low <= latest and least < high for low, high in milliseconds)
 
 
 def _may_hold(copy: SegmentCopy, milliseconds: Ranges) -> bool:

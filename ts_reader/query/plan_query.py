@@ -14,6 +14,8 @@ from secrets import token_hex
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.sealed_ranges import SealedRun, parts_of
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -143,7 +145,8 @@ _COLLECTOR: Final = _Collector()
 
 def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     ends = () if query.cut is None else read_all_ends(store, query)
-    topics = find_topics(store, query)
+    # A tolerant query reads every copy, and a cut looks for the times of shipping in each.
+    topics = find_topics(store, query, seals=query.tolerance.fails and query.cut is None)
     check_named_partitions(query, topics)
     if query.view is View.LATEST:  # filters of records apply after the newest record of each key is found
         filters = filters.of_partitions
@@ -188,16 +191,19 @@ def _total(
     losses: Sequence[Loss],
     found: Sequence[PartitionCatalog],
 ) -> QueryPlan:
-    ranges = [part for plan in plans for part in plan.read.ranges]
+    parts = [part for plan in plans for part in parts_of(plan.read.ranges)]
+    runs = [part for part in parts if isinstance(part, SealedRun)]
     held = [segment for catalog in found for segment in catalog.shown]
+    sealed = [each for catalog in found for each in catalog.sealed]
+    copies = {copy.key for part in parts if isinstance(part, ReadRange) for copy in part.copies}
     return QueryPlan(
         splits,
         warnings,
         tuple(losses),
-        segments=len({copy.key for part in ranges for copy in part.copies}),
-        all_segments=len(held),
-        bytes=sum(map(bytes_of, ranges)),
-        all_bytes=sum(segment.size for segment in held),
+        segments=len(copies) + sum(map(len, runs)),
+        all_segments=len(held) + sum(map(len, sealed)),
+        bytes=sum(sum(part.sizes) if isinstance(part, SealedRun) else bytes_of(part) for part in parts),
+        all_bytes=sum(segment.size for segment in held) + sum(sum(each.columns["size"]) for each in sealed),
     )
 
 
@@ -208,7 +214,8 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: 
         ObjectFrozen: segments must be thawed first; as `plan_query`.
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
     """
-    check_thawed(store, [part for partition in partitions for part in partition.ranges], query.incarnation)
+    parts = (part for partition in partitions for part in parts_of(partition.ranges))
+    check_thawed(store, [part for part in parts if isinstance(part, ReadRange)], query.incarnation)
     if query.view is View.LATEST:
         splits = whole_partitions(store, partitions, query.tolerance)
     else:

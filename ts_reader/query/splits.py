@@ -7,12 +7,14 @@ cut is an offset, and both sides respect it.
 """
 
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, starmap
+from itertools import accumulate, chain, starmap
 from typing import Final
 
 from ts_common.archive.plan import ReadRange
+from ts_common.archive.sealed_ranges import Part, SealedRun, as_ranges, parts_of
 from ts_common.archive.small_objects import read_index
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -41,7 +43,7 @@ class Split:
     """
 
     location: str
-    ranges: tuple[ReadRange, ...]
+    ranges: Sequence[ReadRange]
     aborted: tuple[AbortedTransaction, ...] = ()
     tolerance: Tolerance = STRICT
     view: View = View.LOG
@@ -65,7 +67,7 @@ def bytes_of(part: ReadRange) -> int:
 class PartitionRanges:
     """What to read of one partition: ranges in order, and the transactions whose records are left out."""
 
-    ranges: tuple[ReadRange, ...]
+    ranges: Sequence[ReadRange]
     aborted: tuple[AbortedTransaction, ...] = ()
 
 
@@ -84,25 +86,44 @@ def make_splits(
     Raises:
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
     """
-    weighed = [[(part, bytes_of(part)) for part in partition.ranges] for partition in partitions]
+    weighed = [[(part, _size_of(part)) for part in parts_of(partition.ranges)] for partition in partitions]
     limit = SPLIT_BYTES
     if limits.least is not None:
         limit = max(1, min(limit, sum(size for parts in weighed for _, size in parts) // limits.least))
     cut_at = limit if tolerance.fails or limits.least is not None else sys.maxsize
     packed_limit = limit if limits.packed_bytes is None else min(limit, limits.packed_bytes)
-    large = [part for parts in weighed for part, size in parts if size > cut_at]
+    weighed = [[*_without_runs(parts, cut_at, limits.most_offsets)] for parts in weighed]
+    large = [part for parts in weighed for part, size in parts if isinstance(part, ReadRange) and size > cut_at]
     places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
 
-    def pieces(part: ReadRange, size: int) -> Iterator[tuple[ReadRange, int]]:
+    def pieces(part: Part, size: int) -> Iterator[tuple[Part, int]]:
+        if isinstance(part, SealedRun):
+            yield part, size
+            return
         for by_bytes in _cut(part, limit, places[part]) if size > cut_at else (part,):
             for piece in _cut_evenly(by_bytes, limits.most_offsets):
                 yield piece, size if piece is part else bytes_of(piece)
 
     return tuple(
-        Split(store.location, packed, reaching(packed, partition.aborted), tolerance)
+        Split(store.location, as_ranges(packed), reaching(packed, partition.aborted), tolerance)
         for partition, parts in zip(partitions, weighed, strict=True)
         for packed in _pack(chain.from_iterable(starmap(pieces, parts)), packed_limit, limits.most_offsets)
     )
+
+
+def _size_of(part: Part) -> int:
+    return sum(part.sizes) if isinstance(part, SealedRun) else bytes_of(part)
+
+
+def _without_runs(
+    parts: Iterable[tuple[Part, int]], cut_at: int, most_offsets: int | None
+) -> Iterator[tuple[Part, int]]:
+    """Yield parts with their bytes, each run range by range if one of its ranges can be cut."""
+    for part, size in parts:
+        if isinstance(part, SealedRun) and (most_offsets is not None or max(part.sizes) > cut_at):
+            yield from ((each, bytes_of(each)) for each in part)
+        else:
+            yield part, size
 
 
 def whole_partitions(
@@ -162,13 +183,24 @@ def _cut_evenly(part: ReadRange, most: int | None) -> Iterator[ReadRange]:
             yield replace(part, start=start, end=end)
 
 
-def _pack(
-    pieces: Iterable[tuple[ReadRange, int]], limit: int, most_offsets: int | None
-) -> Iterator[tuple[ReadRange, ...]]:
+def _pack(pieces: Iterable[tuple[Part, int]], limit: int, most_offsets: int | None) -> Iterator[tuple[Part, ...]]:
     """Pack adjacent pieces, given with their bytes, into splits; a piece above the limit is a split of its own."""
-    packed: list[ReadRange] = []
+    packed: list[Part] = []
     size = offsets = 0
     for piece, weight in pieces:
+        if isinstance(piece, SealedRun):
+            rows, ends = piece.rows, list(accumulate(piece.sizes))
+            at = done = 0
+            while at < len(ends):
+                stop = bisect_right(ends, done + limit - size, at)
+                if stop == at and packed:
+                    yield tuple(packed)
+                    packed, size, offsets = [], 0, 0
+                    continue
+                stop = max(stop, at + 1)
+                packed.append(piece.part(rows.start + at, rows.start + stop).alone())
+                size, done, at = size + ends[stop - 1] - done, ends[stop - 1], stop
+            continue
         length = piece.end - piece.start
         if packed and (size + weight > limit or (most_offsets is not None and offsets + length > most_offsets)):
             yield tuple(packed)
@@ -179,7 +211,7 @@ def _pack(
         yield tuple(packed)
 
 
-def reaching(ranges: Sequence[ReadRange], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
+def reaching(ranges: Sequence[Part], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions that overlap adjacent ranges."""
     start, end = ranges[0].start, ranges[-1].end
     return tuple(entry for entry in aborted if entry.first_offset < end and entry.last_offset >= start)

@@ -12,8 +12,11 @@ from ts_reader.query.query import Query
 from ts_reader.reading.topics import Topic, nothing_under, read_topics
 
 
-def find_topics(store: ObjectStore, query: Query) -> tuple[Topic, ...]:
+def find_topics(store: ObjectStore, query: Query, *, seals: bool = False) -> tuple[Topic, ...]:
     """Return the query's topics with a snapshot of each of their partitions; empty if a pattern matches no topic.
+
+    Args:
+        seals: whether sealed objects can replace a part of the listings.
 
     Raises:
         QueryError: the store does not hold the cluster with these entropy bits, or not the topic or partition.
@@ -23,7 +26,8 @@ def find_topics(store: ObjectStore, query: Query) -> tuple[Topic, ...]:
     keys = query.keys
     known = list_known(store, query)
     wanted = wanted_names(query, known)
-    topics = read_topics(store, keys, {name: known.get(name, NO_DIRECTORIES) for name in wanted}, query.incarnation)
+    listed = {name: known.get(name, NO_DIRECTORIES) for name in wanted}
+    topics = read_topics(store, keys, listed, query.incarnation, seals=seals)
     found = []
     for name in wanted:
         if name in topics:

@@ -53,13 +53,19 @@ def topic_names(store: ObjectStore, keys: ClusterKeys) -> list[str]:
 
 
 def read_topics(
-    store: ObjectStore, keys: ClusterKeys, listed: Mapping[str, TopicDirectories], incarnation: str = NEWEST
+    store: ObjectStore,
+    keys: ClusterKeys,
+    listed: Mapping[str, TopicDirectories],
+    incarnation: str = NEWEST,
+    *,
+    seals: bool = False,
 ) -> dict[str, Topic]:
     """Return topics by name with all partitions that the store has; a topic that never existed is left out.
 
     Args:
         listed: the topics, as `list_topics` returns them.
         incarnation: of each topic, as `parse_incarnation` returns it.
+        seals: as of `read_catalog`.
 
     Raises:
         QueryError: a topic has no such incarnation.
@@ -79,7 +85,7 @@ def read_topics(
         for number in sorted(listed[name].partitions)
     ]
     held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
-    for catalog in in_threads(lambda partition: read_with_former(store, partition), partitions, step="list"):
+    for catalog in in_threads(lambda keys: read_with_former(store, keys, seals=seals), partitions, step="list"):
         if _holds_anything(catalog):
             held[catalog.keys.partition.topic].append(catalog)
     return {

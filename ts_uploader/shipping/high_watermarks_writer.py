@@ -19,6 +19,8 @@ from ts_common.archive.high_watermarks import End, Ends, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.positions import Idle, Positions, Row
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, TieredStorageError
+from ts_common.format_version import FORMATS
+from ts_common.installed import version
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.store_health import failure_reason
@@ -80,7 +82,7 @@ class HighWatermarksWriter:
         now = int(time.time() * _MILLISECONDS)
         rows = self._rows(backlog) if self._keeps_positions() else {}
         for store, partitions in self._by_place(ends_in(backlog)):
-            body = Ends(self._broker, now, partitions).encode()
+            body = Ends(self._broker, now, partitions, version(), FORMATS).encode()
             led = {partition: rows[partition] for partition in partitions if partition in rows}
             try:
                 store.put(self._keys.ends_of(self._broker), body)

@@ -10,6 +10,7 @@ former leader can) do no harm: each entry is correct by itself, and the store re
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ from itertools import islice
 import structlog
 
 from ts_common.archive.cache_rewriting import cache_entry
+from ts_common.archive.high_watermarks import all_agents_read
 from ts_common.archive.metadata_cache import (
     CACHE_OBJECT_BYTES,
     CACHE_OBJECT_SEGMENTS,
@@ -25,11 +27,13 @@ from ts_common.archive.metadata_cache import (
     encode_cache_object,
     parse_cache_object_name,
 )
-from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
+from ts_common.archive.object_keys import LOG_SUFFIX, SEAL_NAME, PartitionKeys, SegmentName
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
+from ts_common.format_version import VERSION
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
 from ts_uploader.process.work_queue import WorkQueue
+from ts_uploader.shipping.sealing import seal
 
 log = structlog.get_logger()
 
@@ -37,6 +41,7 @@ log = structlog.get_logger()
 # GET, a listing, a PUT, and a HEAD for each segment; shipping two segments costs at least ten requests, eight of them
 # PUTs.
 SEGMENTS_PER_CACHE_OBJECT_WRITE = 2
+_READY_SECONDS = 3600.0
 
 
 class CacheWriter:
@@ -62,6 +67,7 @@ class CacheWriter:
         # By the partition's prefix: segments since the last attempt, and the last committed next offset.
         self._passed: dict[str, tuple[int, int]] = {}
         self._waiting: set[str] = set()  # prefixes in the queue
+        self._ready: dict[str, tuple[float, bool]] = {}  # by location, when and whether all agents enter tokens
         self._newest: dict[str, int] = {}  # the newest cache object's first base by prefix; used only by `run`
 
     @property
@@ -96,9 +102,8 @@ class CacheWriter:
                 # The latest commit: it may be further than when the write became due.
                 _, next_offset = self._passed.pop(keys.prefix)
             try:
-                first, added = write_cache_object(
-                    self._store_of(keys.partition.topic), keys, next_offset, self._newest.pop(keys.prefix, None)
-                )
+                store, newest = self._store_of(keys.partition.topic), self._newest.pop(keys.prefix, None)
+                first, added = write_cache_object(store, keys, next_offset, newest)
             except (TieredStorageError, OSError) as error:
                 log.info(
                     "cache_object_not_written",
@@ -114,8 +119,23 @@ class CacheWriter:
                 continue
             if first is not None:
                 self._newest[keys.prefix] = first
+            if None not in {first, newest} and first != newest:  # one is full
+                self._seal(store, keys)
             if added > self._every:  # more may be missing, from before cache objects existed or after failures
                 self.committed(keys, next_offset, self._every)
+
+    def _seal(self, store: ObjectStore, keys: PartitionKeys) -> None:
+        """Seal what can be sealed of a partition, if all agents enter tokens."""
+        try:
+            now = time.monotonic()
+            at, is_ready = self._ready.get(store.location, (-_READY_SECONDS, False))
+            if now - at >= _READY_SECONDS:
+                is_ready = all_agents_read(store, keys.cluster, SEAL_NAME, VERSION)
+                self._ready[store.location] = now, is_ready
+            if is_ready:
+                seal(store, keys)
+        except (TieredStorageError, OSError) as error:
+            log.info("not_sealed", message="readers list the partition", key=keys.seal_json, reason=str(error))
 
     def close(self) -> None:
         """Drop due cache objects, and make `run` return after its current write."""

@@ -27,6 +27,7 @@ from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import read_index
+from ts_common.archive.unsealing import unsealed
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound, PreconditionFailed, SegmentChanged
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
@@ -153,7 +154,11 @@ class Repairer:
             for each in task.segments
             if any(each.base < high and low < each.next_base for low, high in lacking.ranges)
         ]
-        return self._put(wanted, lacking, task.lowest)
+        # Readers do not list sealed offsets, so what is put there must be unsealed before (protocol rule 16).
+        bases = [*(each.base for each in wanted), *(name.base for name in _damaged(task)), start]
+        until = max(end, *(each.next_base for each in wanted), *(base + 1 for base in bases))
+        with unsealed(store, keys, f"{request.id}-{self._broker}", min(bases), until):
+            return self._put(wanted, lacking, task.lowest)
 
     def _lacking(
         self, store: ObjectStore, task: Repair, catalog: PartitionCatalog, start: int, end: int

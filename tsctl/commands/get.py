@@ -126,7 +126,7 @@ def get(
                 plan = plan_partition(entry.store, view, query)
                 check_thawed(entry.store, plan.read.ranges, incarnation)
                 losses = tuple(sorted(plan.losses, key=lambda loss: loss.start))
-                wanted.append(Fetched(entry.store, view, plan.bounds, plan.read.ranges, losses))
+                wanted.append(Fetched(entry.store, view, plan.bounds, tuple(plan.read.ranges), losses))
         _refuse(directory, wanted)
         total = sum(copy.segment.size for one in wanted for copy in one.copies)
         with output.progress("segments", total, in_bytes=True) as advance:

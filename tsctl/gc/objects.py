@@ -25,6 +25,7 @@ from ts_common.archive.object_keys import (
     PartitionKeys,
     SegmentName,
 )
+from ts_common.archive.sealed_objects import parse_sealed_name
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 
 # An index without a `.log` can be part of an upload: the agent retries it as long as the broker has the file.
@@ -201,10 +202,16 @@ def _gap(name: str) -> tuple[int, int] | None:
 def _cache_objects(
     objects: Iterable[str], copies: Sequence[SegmentCopy], segments: set[SegmentName], below: int
 ) -> Iterator[str]:
-    """Yield the cache objects whose segments are all deleted; the newest stays, because agents add to it."""
-    listed = (name.removeprefix(CACHE_DIRECTORY) for name in objects if name.startswith(CACHE_DIRECTORY))
+    """Yield the cache objects whose segments are all deleted; the newest stays, because agents add to it.
+
+    `seal.json` keeps the names of sealed ones that are deleted: readers list their ranges, which are empty.
+    """
+    listed = [name.removeprefix(CACHE_DIRECTORY) for name in objects if name.startswith(CACHE_DIRECTORY)]
     firsts = sorted(first for name in listed if (first := parse_cache_object_name(name)) is not None)
     lowest_left = min((copy.base for copy in copies if copy.segment.name not in segments), default=below)
     for first, following in pairwise(firsts):
         if following <= min(below, lowest_left):
             yield f"{CACHE_DIRECTORY}{first:020d}.json"
+    for name in listed:
+        if (sealed := parse_sealed_name(name)) is not None and sealed[1] <= min(below, lowest_left):
+            yield CACHE_DIRECTORY + name

@@ -8,8 +8,9 @@ In the copy of a directory, metadata that fits the bytes of an object is bound t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import Final
 
 from awscrt.checksums import crc32c
@@ -22,6 +23,7 @@ from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionK
 from ts_common.archive.repair_requests import Damage
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
+from ts_common.archive.unsealing import unsealed
 from ts_common.errors import (
     CorruptData,
     NewerFormat,
@@ -101,10 +103,17 @@ class PartitionVersions:
         if need.lacks_metadata and (bound := self._bound(need)) is not None:
             self._done.append(bound)
             return [bound]
-        put = self._good_copy(need) if need.damage is Damage.DAMAGED else list(self._missing(need))
+        with nullcontext() if self._dry_run else self._unsealed(need):
+            put = self._good_copy(need) if need.damage is Damage.DAMAGED else list(self._missing(need))
         if put and not self._dry_run:
             rewrite_cache_objects(self._store, self._keys, {_base(self._keys, each.key) for each in put} | {need.start})
         return put
+
+    def _unsealed(self, need: Need) -> AbstractContextManager[None]:
+        """Unseal the offsets of a need, and the object that it names (protocol rule 16)."""
+        low = need.start if need.key is None else min(need.start, _base(self._keys, need.key))
+        end = need.start + 1 if need.end is None else need.end
+        return unsealed(self._store, self._keys, f"tsctl-{token_hex(8)}", low, max(end, low + 1))
 
     def _bound(self, need: Need) -> PutBack | None:
         """Bind the metadata again that a copy of a directory separated from an object; None if none fits its bytes."""

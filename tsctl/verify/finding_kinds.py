@@ -145,8 +145,8 @@ ORPHAN_CACHE_OBJECT = FindingKind(
 CACHE_OBJECT_WRONG = FindingKind(
     "cache-object-wrong",
     _SUSPICIOUS,
-    "A cache object (below segment-metadata/) is malformed or contradicts the metadata of a segment.",
-    "Remove it: readers then read the metadata of its segments one by one.",
+    "A cache object (below segment-metadata/) is malformed, or contradicts the metadata of a segment or the listing.",
+    "Remove it: readers then list, and read the metadata of its segments one by one.",
 )
 FOREIGN_OBJECT = FindingKind(
     "foreign-object",

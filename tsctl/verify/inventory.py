@@ -22,11 +22,13 @@ from ts_common.archive.object_keys import (
     LOG_START_NAME,
     LOG_SUFFIX,
     OFFSET_DIGITS,
+    SEAL_NAME,
     ClusterKeys,
     PartitionKeys,
     SegmentName,
     partition_of,
 )
+from ts_common.archive.sealed_objects import parse_sealed_name
 from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.wording import counted
@@ -114,6 +116,7 @@ class PartitionListing:
         has_others: whether it contains anything but such a list, foreign objects and `log.start`.
         log_start_written: when `log.start` was written, seconds since the epoch; None if it is missing.
         committed_at: when `offset.wm` was written, seconds since the epoch; None if it is missing.
+        has_seals: whether it contains `seal.json`.
     """
 
     catalog: PartitionCatalog
@@ -126,6 +129,7 @@ class PartitionListing:
     has_others: bool
     log_start_written: float | None = None
     committed_at: float | None = None
+    has_seals: bool = False
 
 
 def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
@@ -148,6 +152,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "cache object")),
         log_start_written=notes.log_start_written,
         committed_at=notes.committed_at,
+        has_seals=notes.has_seals,
     )
 
 
@@ -164,6 +169,7 @@ class _Notes:
         self.foreign_keys: list[str] = []
         self.log_start_written: float | None = None
         self.committed_at: float | None = None
+        self.has_seals = False
         self.kinds: Counter[str] = Counter()
 
     def add(self, info: ObjectInfo) -> None:
@@ -202,5 +208,8 @@ class _Notes:
         if name.startswith(FORMER_CACHE_DIRECTORY):
             return "cache object"
         if name.startswith(CACHE_DIRECTORY):
-            return "foreign" if parse_cache_object_name(name.removeprefix(CACHE_DIRECTORY)) is None else "cache object"
+            own = name.removeprefix(CACHE_DIRECTORY)
+            self.has_seals |= own == SEAL_NAME
+            is_sealed = own == SEAL_NAME or parse_sealed_name(own) is not None
+            return "cache object" if is_sealed or parse_cache_object_name(own) is not None else "foreign"
         return "foreign"

@@ -45,6 +45,7 @@ from tsctl.verify.findings import Finding
 from tsctl.verify.former_check import check_former_places
 from tsctl.verify.inventory import PartitionListing
 from tsctl.verify.log_start_check import check_log_start
+from tsctl.verify.sealed_check import check_sealed_ranges
 from tsctl.verify.segment_check import Checked
 from tsctl.verify.uncommitted import stuck_commit, uncommitted
 
@@ -103,6 +104,7 @@ def check_partition(
         *_twice(store, overlaps, where, replaced, compare=compare),
         *_orphans(listing, where, ages.old),
         *_without_metadata(store, listing, checked, where, replaced),
+        *(check_sealed_ranges(store, catalog, where) if listing.has_seals else ()),
         *foreign_objects(where, listing),
     ]
     ranges = [(overlap.start, overlap.end) for overlap in overlaps]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.high_watermarks import End, Ends, brokers_with_ends, read_ends
+from ts_common.archive.high_watermarks import End, Ends, all_agents_read, brokers_with_ends, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
@@ -51,3 +51,13 @@ def test_what_are_no_ends_is_corrupt(data: bytes) -> None:
     """The error names the object, whatever its content."""
     with pytest.raises(CorruptData, match=r"ts-uploader~cluster~prod/ends/1\.json"):
         Ends.decode(data, KEY, broker=1)
+
+
+def test_all_agents_read_a_format_only_if_each_one_reports_it(tmp_path: Path) -> None:
+    """An agent of an earlier release has no formats in its object."""
+    with open_store(tmp_path.as_uri()) as store:
+        store.put(KEY, Ends(1, 1, {}, "0.4.0", {"seal.json": 1}).encode())
+        assert all_agents_read(store, KEYS, "seal.json", 1)
+        assert not all_agents_read(store, KEYS, "seal.json", 2)
+        store.put(KEYS.ends_of(2), Ends(2, 1, {}).encode())
+        assert not all_agents_read(store, KEYS, "seal.json", 1)

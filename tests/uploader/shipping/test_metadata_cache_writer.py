@@ -17,6 +17,7 @@ from tests.uploader.local_directory import KEYS
 from tests.uploader.produced import records
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.copies import describe
+from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS, CacheObject
 from ts_common.archive.object_keys import CACHE_DIRECTORY, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
@@ -24,6 +25,7 @@ from ts_common.errors import NewerFormat, OutcomeUnknown, PreconditionFailed, St
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_uploader.shipping import metadata_cache_writer
 from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CACHE_OBJECT_WRITE, CacheWriter, write_cache_object
 
 EVERY = SEGMENTS_PER_CACHE_OBJECT_WRITE
@@ -378,3 +380,19 @@ def test_an_agent_killed_at_a_cache_object_leaves_a_correct_view(
     assert describe(archive.store, keys, segments, read_catalog(archive.store, keys).cache_objects) == describe(
         archive.store, keys, segments
     )
+
+
+@pytest.mark.parametrize(("formats", "seals"), [({"seal.json": 1}, True), (None, False)], ids=["all", "not all"])
+def test_a_partition_is_sealed_when_a_cache_object_is_full(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, formats: dict[str, int] | None, seals: bool
+) -> None:
+    """Unless an agent of an earlier release repairs without a token."""
+    sealed: list[str] = []
+    monkeypatch.setattr(metadata_cache_writer, "CACHE_OBJECT_SEGMENTS", EVERY)
+    monkeypatch.setattr(metadata_cache_writer, "seal", lambda _, keys: sealed.append(keys.prefix))
+    store.put(KEYS.cluster.ends_of(1), Ends(1, 1, {}, "0.1.0", formats).encode())
+    with Running(store) as writer:
+        for number in range(3):
+            writer.committed(KEYS, put_segments(store, *range(number * EVERY, (number + 1) * EVERY)), EVERY)
+            wait_for(lambda wanted=number: len(cache_objects(store)) > wanted, "a cache object")  # type: ignore[misc]
+    assert sealed == ([KEYS.prefix] * 2 if seals else [])

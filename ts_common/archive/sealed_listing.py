@@ -1,0 +1,97 @@
+"""The listing of a partition without its sealed ranges (reading rule 10).
+
+A listing of some hundred keys costs less than the requests for sealed objects, so small partitions have none, and a
+reader looks for `seal.json` only after that many. Whatever is wrong with it or an object, the reader lists instead.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, takewhile
+from typing import Final
+
+import structlog
+
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import OFFSET_DIGITS, PartitionKeys, SegmentName
+from ts_common.archive.sealed_objects import SEALED_BYTES, SealedObject, SealJson, decode_sealed
+from ts_common.archive.small_objects import get_small
+from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
+from ts_common.store.contract import ObjectInfo, ObjectStore
+
+log = structlog.get_logger()
+
+KEYS_BEFORE_SEALS: Final = 500
+
+
+def list_unsealed(
+    store: ObjectStore, keys: PartitionKeys, commit: Commit, sealed: list[SealedObject]
+) -> Iterator[ObjectInfo]:
+    """Yield the objects of a partition, in order, without those that begin in sealed ranges.
+
+    Args:
+        commit: read before.
+        sealed: receives the sealed objects, ascending. It stays empty if everything is listed.
+    """
+    listing, begun = store.list(keys.prefix), list[ObjectInfo]()
+    for info in listing:
+        begun.append(info)
+        if len(begun) == KEYS_BEFORE_SEALS:
+            break
+    # Lifecycle rules freeze the oldest objects first, and sealed objects do not show the class.
+    if len(begun) == KEYS_BEFORE_SEALS and not any(info.is_frozen for info in begun):
+        sealed += _read_sealed(store, keys, commit)
+    if not sealed:
+        yield from chain(begun, listing)
+        return
+    first = keys.prefix + _digits(sealed[0].start)
+    yield from takewhile(lambda info: info.key < first, chain(begun, listing))
+    for each, following in zip(sealed, [*sealed[1:], None], strict=True):
+        if following is not None and following.start == each.end:
+            continue
+        behind = store.list(keys.prefix, start_after=keys.segment(SegmentName(each.end), ""))
+        if following is None:
+            yield from behind
+        else:
+            bound = keys.prefix + _digits(following.start)
+            yield from takewhile(lambda info, bound=bound: info.key < bound, behind)  # type: ignore[misc]
+
+
+def _digits(offset: int) -> str:
+    return f"{offset:0{OFFSET_DIGITS}d}"
+
+
+def _read_sealed(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> list[SealedObject]:
+    try:
+        found = SealJson.read(store, keys.seal_json)
+    except (CorruptData, NewerFormat, ObjectFrozen) as error:
+        log.warning("sealed_ranges_unusable", key=keys.seal_json, reason=str(error))
+        return []
+    if found is None or found.lineage != commit.lineage:
+        return []
+    read = (_read_object(store, keys, each.name) for each in found.sealed)
+    return [each for each in read if each is not None and _is_of(each, commit)]
+
+
+def _read_object(store: ObjectStore, keys: PartitionKeys, name: str) -> SealedObject | None:
+    """Return a sealed object; None if it is missing or cannot be used. Retention deletes those below the floor."""
+    key = keys.cache_objects + name
+    try:
+        return decode_sealed(get_small(store, key, SEALED_BYTES)[0], keys, name)
+    except ObjectNotFound:
+        return None
+    except (CorruptData, NewerFormat, ObjectFrozen) as error:
+        log.warning("sealed_object_unusable", key=key, reason=str(error))
+        return None
+
+
+def _is_of(found: SealedObject, commit: Commit) -> bool:
+    """Return whether each row is live as a whole by a commit.
+
+    Below the commit's first pair its epochs are unknown, and a later one than that pair's is dead.
+    """
+    if found.lineage != commit.lineage or found.end > commit.next_offset or not commit.epochs.pairs:
+        return False
+    epoch, known = commit.epochs.pairs[0]
+    if known >= found.end:
+        return found.epochs.pairs[-1][0] <= epoch
+    start = max(found.start, known)
+    return found.epochs.from_offset(start) == commit.epochs.from_offset(start).below(found.end)
