@@ -199,9 +199,9 @@ def check_came_back(mode: Mode, cluster: LocalCluster, archive: Archive, run: Ru
             step("move", *brokers, "--throttle", "100")
             step("finish", *brokers)
             step("finish", *brokers, "--configurations")
-            cluster.alter_config(ORDERS, segments)
             assert not [path for each in seed.log_dirs for path in each.glob(f"{ORDERS}-*[0-9]")]
             seed.stop()
+        cluster.alter_config(ORDERS, segments)  # earlier it can draw the seed
         done = len(applications.committed)
         wait_for(lambda: len(applications.committed) > done + 10, "new transactions", _SECONDS)
         wait_for(
