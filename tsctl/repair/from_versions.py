@@ -103,17 +103,16 @@ class PartitionVersions:
         if need.lacks_metadata and (bound := self._bound(need)) is not None:
             self._done.append(bound)
             return [bound]
-        with nullcontext() if self._dry_run else self._unsealed(need):
-            put = self._good_copy(need) if need.damage is Damage.DAMAGED else list(self._missing(need))
+        put = self._good_copy(need) if need.damage is Damage.DAMAGED else list(self._missing(need))
         if put and not self._dry_run:
             rewrite_cache_objects(self._store, self._keys, {_base(self._keys, each.key) for each in put} | {need.start})
         return put
 
-    def _unsealed(self, need: Need) -> AbstractContextManager[None]:
-        """Unseal the offsets of a need, and the object that it names (protocol rule 16)."""
-        low = need.start if need.key is None else min(need.start, _base(self._keys, need.key))
-        end = need.start + 1 if need.end is None else need.end
-        return unsealed(self._store, self._keys, f"tsctl-{token_hex(8)}", low, max(end, low + 1))
+    def _unsealed(self, name: SegmentName, end: int) -> AbstractContextManager[None]:
+        """Unseal the offsets of a segment that is put, or counted as done (protocol rule 16)."""
+        if self._dry_run:
+            return nullcontext()
+        return unsealed(self._store, self._keys, f"tsctl-{token_hex(8)}", name.base, max(end, name.base + 1))
 
     def _bound(self, need: Need) -> PutBack | None:
         """Bind the metadata again that a copy of a directory separated from an object; None if none fits its bytes."""
@@ -157,7 +156,8 @@ class PartitionVersions:
             good, live = found
             if not any(live[0] < high and low < live[1] for low, high in left) or self._contradicted(good, live):
                 return None
-            placed = self._put_again(name, good)
+            with self._unsealed(name, live[1]):
+                placed = self._put_again(name, good)
             return None if placed is None else PutBack(placed[0], *live, is_new=placed[1])
 
     def _candidates(self, need: Need, end: int) -> list[tuple[SegmentName, list[ObjectVersion]]]:
@@ -227,7 +227,8 @@ class PartitionVersions:
         self, need: Need, name: SegmentName, good: Good, live: tuple[int, int], *, is_whole: bool
     ) -> list[PutBack]:
         fields = {**good.fields, **replace(good.metadata, replaces=name.stem).encode()}
-        placed = self._put_variant(name, good, fields)
+        with self._unsealed(name, max(live[1], need.end or 0)):
+            placed = self._put_variant(name, good, fields)
         if placed is None:
             return []
         self._done.append(PutBack(placed[0], *live, is_new=placed[1]))
