@@ -3,6 +3,7 @@
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.repair_requests import Damage
+from ts_common.archive.sealed_objects import SealedRange, SealJson
 from ts_common.errors import OperatorError
+from tsctl.repair.from_versions import PartitionVersions
 from tsctl.repair.needs import Need
 
 HOLE = Need(100, 200, Damage.MISSING, None)
@@ -64,6 +67,35 @@ def test_a_shorter_good_version_is_put_once_and_the_rest_requested(versioned: Ve
     ]
     assert len(versioned.logs()) == 3
     assert len(versioned.requests()) == 1
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_repair_unseals_the_offsets_before_its_put(
+    versioned: Versioned, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that lists no sealed offsets would not see what is put there; other ranges stay sealed."""
+    ranges = tuple(SealedRange(start, start + 100, f"{start}-{start + 100}.00000001.seal") for start in (0, 100, 200))
+    versioned.store.put(versioned.keys.seal_json, SealJson("n", None, ranges, {}).encode())
+    if is_deleted:
+        versioned.store.delete([versioned.key(100)])
+    else:
+        versioned.damage(versioned.key(100))
+    seen = list[SealJson]()
+    put_again = PartitionVersions._put
+
+    def put(versions: PartitionVersions, *arguments: Any) -> bool:
+        found = SealJson.read(versioned.store, versioned.keys.seal_json)
+        assert found is not None
+        seen.append(found)
+        return put_again(versions, *arguments)
+
+    monkeypatch.setattr(PartitionVersions, "_put", put)
+    need = HOLE if is_deleted else Need(100, 200, Damage.DAMAGED, versioned.key(100))
+    assert [each.is_new for each in versioned.versions().restore(need)] == [True]
+    assert [(each.sealed, [*each.open.values()]) for each in seen] == [((ranges[0], ranges[2]), [(100, 200)])]
+    after = SealJson.read(versioned.store, versioned.keys.seal_json)
+    assert after is not None
+    assert (after.sealed, after.open) == ((ranges[0], ranges[2]), {})
 
 
 @pytest.mark.parametrize("highest", [0, 150])
