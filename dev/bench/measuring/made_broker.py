@@ -20,6 +20,8 @@ from dev.bench.measuring.raw_puts import RawPuts
 from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.packed import pack
+from ts_common.archive.positions import Positions, Row
 from ts_common.model import TopicPartition
 
 BROKER: Final = 1
@@ -141,13 +143,16 @@ class MadeBroker:
 
 
 def put_commits(puts: RawPuts, prefix: str, led: Sequence[TopicPartition], arriving: Sequence[TopicPartition]) -> None:
-    """Put the commit and the log start of partitions whose closed segment is shipped; no start reads the segment.
+    """Put the commit and the log start of partitions whose closed segment is shipped, and the positions of this broker.
+
+    No start reads the segment.
 
     Args:
         led: by this broker's agent.
         arriving: by another's, in the same leader epoch.
     """
     keys, tail = ClusterKeys(CLUSTER), (0, int.from_bytes(_BATCH[17:21], "big"))
+    rows: dict[TopicPartition, Row] = {}
 
     def put(partition: TopicPartition, broker: int) -> None:
         own, now = keys.partition(partition), int(time.time() * 1000)
@@ -156,11 +161,15 @@ def put_commits(puts: RawPuts, prefix: str, led: Sequence[TopicPartition], arriv
         commit = Commit(0, 1, 0, epochs, 1, topic_id(partition.topic), broker, now, nonce, tail)
         puts.put(f"{prefix}/{own.log_start}", encode_log_start(0))
         puts.put(f"{prefix}/{own.commit}", commit.encode())
+        if broker == BROKER:
+            rows[partition] = Row(commit.encode().decode(), "", encode_log_start(0).decode(), "", False, 0)
 
     with ThreadPoolExecutor(_PUTTERS, "put") as pool:
         for of, broker in ((led, BROKER), (arriving, _ANOTHER)):
             for done in [pool.submit(put, partition, broker) for partition in of]:
                 done.result()
+    positions = Positions(BROKER, int(time.time() * 1000), rows)
+    puts.put(f"{prefix}/{keys.positions_of(BROKER)}", pack(positions.encode()))
 
 
 def _write_segment(directory: Path, base: int, log: bytes) -> None:
