@@ -50,9 +50,9 @@ from tsctl.archive_options import (
     open_archive,
     parse_partitions,
 )
+from tsctl.durable_files import sync_directory
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Advance, Output, size, umask
-from tsctl.restore.files import sync_directory
 from tsctl.scan_options import (
     WORDING,
     FromOption,

@@ -23,13 +23,13 @@ from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
 from ts_reader.query.timestamps import milliseconds_of
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import ArchiveOptions, HeldTopic, JsonOption, OpenArchive, TopicsArgument, open_archive
+from tsctl.durable_files import disk_errors, write_file
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
 from tsctl.restore.continuing import check_unchanged, continue_archive, hold_topics
 from tsctl.restore.documents import Done, GroupsSet, HostRecord, RestoreDirectory, RestorePlan, Seed
 from tsctl.restore.exactly_once import with_producers
-from tsctl.restore.files import disk_errors, write_file
 from tsctl.restore.groups import OFFSETS_TOPIC, Commits, archived_commits
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host

@@ -14,9 +14,9 @@ from tsctl.archive_options import OpenArchive
 from tsctl.drill.broker import ThrowawayBroker
 from tsctl.drill.comparing import NAMES, compare, rows_of
 from tsctl.drill.report import DrillReport, Finding
+from tsctl.durable_files import check_space, disk_errors
 from tsctl.output import Output
 from tsctl.restore.documents import Created, PartitionPlan, RestoreDirectory, RestorePlan
-from tsctl.restore.files import check_space, disk_errors
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
 from tsctl.restore.new_cluster import NewCluster, check_offsets, create_topics

@@ -36,7 +36,7 @@ from ts_common.errors import OperatorError, QueryError
 from ts_common.json_objects import MAX_INT32, MAX_INT64, MIN_INT64, shown, text
 from ts_common.model import TopicPartition
 from ts_common.store.validation import is_key
-from tsctl.restore.files import write_file
+from tsctl.durable_files import write_file
 from tsctl.restore.transactions import MAX_PRODUCER_EPOCH, OpenTransaction
 
 _LARGEST: Final = 1 << 30  # ten million segments

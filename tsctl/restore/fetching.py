@@ -29,9 +29,9 @@ from ts_common.log_format.index_files import IndexBuilder
 from ts_common.log_format.markers import ABORT, COMMIT, encode_marker
 from ts_common.store.contract import ObjectStore
 from ts_common.store.wrappers.bandwidth import Allowance
+from tsctl.durable_files import sync_directory, write_file, write_new
 from tsctl.restore.chain import FIRST_EPOCH, Batch, clean, read_batches, united
 from tsctl.restore.documents import FileEntry, PartitionPlan, Source, Staged, Step
-from tsctl.restore.files import sync_directory, write_file, write_new
 from tsctl.restore.transactions import Transactions
 
 STAGING: Final = "restore"

@@ -13,10 +13,10 @@ from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.archive_options import OpenArchive
+from tsctl.durable_files import check_space, disk_errors
 from tsctl.restore.chain import read_batches
 from tsctl.restore.documents import Done, HostRecord, PartitionPlan, RestoreDirectory, Staged
 from tsctl.restore.fetching import STAGING, STATE, PartitionFetch
-from tsctl.restore.files import check_space, disk_errors
 from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, write_checkpoints
 
 _THREADS: Final = 4  # partitions that are fetched at once

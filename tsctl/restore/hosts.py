@@ -27,9 +27,9 @@ from ts_common.log_format.checkpoints import (
     parse_partition_metadata,
 )
 from ts_common.model import TopicPartition
+from tsctl.durable_files import sync_directory, write_file
 from tsctl.restore.documents import Created, PartitionPlan, Replica, Staged
 from tsctl.restore.fetching import STAGING, STATE
-from tsctl.restore.files import sync_directory, write_file
 
 _META: Final = "meta.properties"
 _LOCKED: Final = "meta.properties.restore"
