@@ -10,7 +10,7 @@ import typer
 
 from ts_common.option_groups import with_groups
 from tsctl.archive_options import ArchiveOptions, JsonOption, TopicsArgument, open_archive
-from tsctl.commands.restore import AtOption, EndOption, plan_archive, wanted_of
+from tsctl.commands.restore import AtOption, EndOption
 from tsctl.drill.broker import BROKER, check_kafka, throwaway_directory
 from tsctl.drill.metrics import GAUGES, values_of
 from tsctl.drill.report import DrillReport
@@ -18,6 +18,7 @@ from tsctl.drill.sample import newest
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, check_page, iso, write_page
 from tsctl.repeats import seconds_of
+from tsctl.restore.archive_plan import plan_archive, wanted_of
 from tsctl.restore.documents import RestorePlan
 from tsctl.run_metrics import MetricsFileOption, PushGatewayOption
 

@@ -3,9 +3,7 @@
 `mirror` lets Kafka's MirrorMaker copy the records into a running cluster instead (docs/restore.md).
 """
 
-import re
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,29 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ts_common.archive.incarnations import read_incarnations
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.json_objects import parse_fields
-from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
-from ts_reader.query.timestamps import milliseconds_of
 from ts_reader.reading.incarnation_option import NEWEST
-from tsctl.archive_options import ArchiveOptions, HeldTopic, JsonOption, OpenArchive, TopicsArgument, open_archive
+from tsctl.archive_options import ArchiveOptions, JsonOption, TopicsArgument, open_archive
 from tsctl.durable_files import disk_errors, write_file
 from tsctl.exit_codes import ExitCode
 from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
+from tsctl.restore.archive_plan import plan_archive, wanted_of
 from tsctl.restore.continuing import check_unchanged, continue_archive, hold_topics
 from tsctl.restore.documents import Done, GroupsSet, HostRecord, RestoreDirectory, RestorePlan, Seed
-from tsctl.restore.exactly_once import with_producers
-from tsctl.restore.groups import OFFSETS_TOPIC, Commits, archived_commits
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
 from tsctl.restore.loss import due_by_retention
-from tsctl.restore.plan_making import Snapshots, Wanted, make_plan
-from tsctl.restore.planning import INTERNAL
 from tsctl.restore.texts import plan_text
 from tsctl.restore.transactions import Coordinated
 from tsctl.scan_options import IncarnationOption
@@ -69,8 +60,6 @@ EndOption = Annotated[
     list[str] | None,
     typer.Option("--end", help="Restore a partition below an offset, as in orders-0=4711.", metavar="PARTITION=OFFSET"),
 ]
-_SEED: Final = re.compile(r"(?P<broker>[0-9]{1,9})@(?P<address>\S+:[0-9]{1,5})", re.ASCII)
-_END: Final = re.compile(r"(?P<partition>[^=]+)=(?P<offset>[0-9]{1,18})", re.ASCII)
 _MEGABYTE: Final = 1_000_000
 
 
@@ -397,106 +386,6 @@ def _set_offsets(cluster: "NewCluster", plan: RestorePlan, output: Output) -> No
 def _said(output: Output, record: HostRecord, what: str, following: str) -> None:
     held = record.partitions.values()
     output.text(f"{what}: {counted(len(held), 'replica')}, {size(sum(each.size for each in held))}; {following}")
-
-
-def plan_archive(
-    given: ArchiveOptions,
-    archive: OpenArchive,
-    topics: Sequence[str],
-    wanted: Wanted,
-    output: Output,
-    coordinated: Sequence[Coordinated] = (),
-) -> RestorePlan:
-    """Return the plan for topics of an open archive; without topics for all but Kafka's own.
-
-    Args:
-        coordinated: as in `make_plan`.
-
-    Raises:
-        Others: as `OpenArchive.topics`, `Snapshots.read` and `make_plan`.
-    """
-    found = archive.topics(topics, incarnation=wanted.incarnation)
-    held = [entry for entry in found if entry.topic.name not in INTERNAL]
-    if wanted.seed is None:
-        snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
-    else:
-        ids = {entry.topic.name: _ids(entry, archive) for entry in held}
-        snapshots = Snapshots.of_deleted(archive.stores, archive.keys, wanted.at, ids)
-    committed: Commits = {}
-    if OFFSETS_TOPIC in archive.known_names():
-        (offsets,) = archive.topics((OFFSETS_TOPIC,))
-        committed = with_producers(archived_commits(_committed(given, wanted.at, output)), offsets)
-    locations = [store.location for store in archive.stores]
-    made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations, coordinated)
-    if topics or snapshots.cluster is None:
-        return made
-    return replace(made, absent=tuple(sorted(snapshots.cluster.topics.keys() - made.topics.keys() - INTERNAL)))
-
-
-def _ids(entry: HeldTopic, archive: OpenArchive) -> set[str]:
-    known, _ = read_incarnations(entry.store, archive.keys, entry.topic.name)
-    return {each.topic_id for each in known.entries if each.directory == entry.topic.directory}
-
-
-def wanted_of(
-    brokers: str,
-    factor: int | None,
-    at: str | None,
-    end: Sequence[str],
-    configurations: Path | None,
-    seed: str | None = None,
-) -> Wanted:
-    """Return what the options choose.
-
-    Raises:
-        ConfigurationError: with every problem of the options.
-    """
-    problems: list[str] = []
-    names = [text.strip() for text in brokers.split(",")]
-    ids = [int(name) for name in names if name.isdecimal()]
-    if len(set(ids)) != len(names):
-        problems.append(f"--brokers={brokers}: different numbers are expected, as in 1,2,3")
-    moment, ends, settings = None, dict[TopicPartition, int](), dict[str, dict[str, str]]()
-    try:
-        moment = None if at is None else milliseconds_of(at, rounds_up=False)
-    except ValueError as error:
-        problems.append(f"--at={at}: {error}")
-    for text in end:
-        match = _END.fullmatch(text)
-        partition = match and TopicPartition.parse(match["partition"])
-        if match is None or partition is None:
-            problems.append(f"--end={text}: a partition and an offset are expected, as in orders-0=4711")
-        else:
-            ends[partition] = int(match["offset"])
-    if configurations is not None:
-        try:
-            found = parse_fields(configurations.read_bytes(), str(configurations), "configurations by topic", 64 << 20)
-            settings = {topic: {str(k): str(v) for k, v in each.items()} for topic, each in found.items()}
-        except (OSError, AttributeError) as error:
-            problems.append(f"--configurations={configurations}: {error}")
-    matched = None if seed is None else _SEED.fullmatch(seed)
-    if seed is not None and (matched is None or int(matched["broker"]) in ids):
-        problems.append(f"--seed={seed}: the id of a broker that is not in --brokers is expected, as in 9@host:9092")
-    if problems:
-        raise ConfigurationError(SOURCE, problems)
-    chosen = None if matched is None else Seed(int(matched["broker"]), matched["address"])
-    return Wanted(moment, ends, tuple(ids), factor, settings, chosen)
-
-
-def _committed(
-    given: ArchiveOptions, at: int | None, output: Output
-) -> Iterator[tuple[bytes | None, bytes | None, int, int, int]]:
-    """Yield the newest records of the archived `__consumer_offsets`, as in `archived_commits`."""
-    scan = given.reader(warn=lambda warning: output.warn(str(warning))).scan(
-        OFFSETS_TOPIC,
-        columns=("key", "value", "timestampMs", "partition", "offset"),
-        include_timestamp_ms=True,
-        isolation_level="read_committed",
-        view="latest",
-        ending_timestamp=None if at is None else at + 1,
-    )
-    for batch in scan.to_batches():
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _check_mirror(restored: RestoreDirectory, target: "NewCluster", source_config: Path | None) -> None:

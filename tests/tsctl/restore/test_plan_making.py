@@ -8,7 +8,7 @@ from tests.made_archive import MadeArchive
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
-from tsctl.commands.restore import wanted_of
+from tsctl.restore.archive_plan import wanted_of
 from tsctl.restore.plan_making import Snapshots
 
 NOW = 1_700_000_000_000 // HOUR * HOUR
