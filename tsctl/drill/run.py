@@ -19,16 +19,13 @@ from tsctl.output import Output
 from tsctl.restore.documents import Created, PartitionPlan, RestoreDirectory, RestorePlan
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
-from tsctl.restore.new_cluster import NewCluster, check_offsets, create_topics
-from tsctl.verify.kafka_cluster import ClusterAway
+from tsctl.restore.new_cluster import NewCluster, check_offsets, create_topics, retried
 
 if TYPE_CHECKING:
     from ts_reader import Archive as ReaderArchive
 
 _T = TypeVar("_T")
 LEVELS: Final = ("read_uncommitted", "read_committed")
-_READY_SECONDS: Final = 120.0
-_POLL_SECONDS: Final = 0.2
 _BROKER_BYTES: Final = 32 << 20  # for its own logs and files
 
 
@@ -92,7 +89,7 @@ class Drill:
             broker.format()
             broker.start()
             cluster = NewCluster(broker.bootstrap, {})
-            created = _until(broker, partial(create_topics, cluster, self._plan))
+            created = _begun(broker, partial(create_topics, cluster, self._plan))
             broker.stop()
             path = self._directory / "restore"
             path.mkdir()
@@ -116,14 +113,14 @@ class Drill:
 
     def _check_offsets(self, broker: ThrowawayBroker, cluster: NewCluster, created: Created) -> None:
         try:
-            _until(broker, partial(check_offsets, cluster, self._plan, created))
+            _begun(broker, partial(check_offsets, cluster, self._plan, created))
         except QueryError as error:
             self._report.findings.append(Finding(None, None, str(error)))
 
     def _set_groups(self, broker: ThrowawayBroker, cluster: NewCluster) -> None:
         for group, offsets in self._plan.groups.offsets.items():
-            _until(broker, partial(cluster.set_offsets, group, offsets))
-            found = _until(broker, partial(cluster.reading.group_offsets, group))
+            _begun(broker, partial(cluster.set_offsets, group, offsets))
+            found = _begun(broker, partial(cluster.reading.group_offsets, group))
             for name in sorted(offsets.keys() | found.keys()):
                 if offsets.get(name) != found.get(name):
                     what = f"{name} is at {found.get(name)}; {offsets.get(name)} is expected"
@@ -171,18 +168,11 @@ class Drill:
             self._report.seconds[name] = time.monotonic() - began
 
 
-def _until(broker: ThrowawayBroker, request: Callable[[], _T]) -> _T:
-    """Return the result of a request to the broker, which has just begun: one that fails is repeated for a time.
+def _begun(broker: ThrowawayBroker, request: Callable[[], _T]) -> _T:
+    """Return the result of a request to the broker, which has just begun.
 
     Raises:
-        ClusterAway, OperatorError: as the request; or the broker has ended.
+        ClusterAway, OperatorError: as the request, for longer than a start needs; or the broker has ended.
     """
-    deadline = time.monotonic() + _READY_SECONDS
-    while True:
-        try:
-            return request()
-        except (ClusterAway, OperatorError):  # librdkafka reports no connection as an error that is not retriable
-            broker.check_running()
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_POLL_SECONDS)
+    # librdkafka reports no connection as an error that is not retriable.
+    return retried(request, OperatorError, between=broker.check_running)

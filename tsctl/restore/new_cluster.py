@@ -37,7 +37,7 @@ PERMISSIVE: Final = {
     "max.message.bytes": str(LARGEST_REQUEST),
 }
 _LEADER_SECONDS: Final = 120
-_POLL_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.2
 _T = TypeVar("_T")
 
 
@@ -195,17 +195,23 @@ class NewCluster:
             raise ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s: {about}") from error
 
 
-def retried(request: Callable[[], _T]) -> _T:
+def retried(request: Callable[[], _T], *others: type[Exception], between: Callable[[], None] = lambda: None) -> _T:
     """Return the answer to a request; errors that end by themselves are retried for two minutes.
 
+    Args:
+        others: further errors that are.
+        between: is called after each error; it raises what ends the wait.
+
     Raises:
-        TransientError: the last of them.
+        TransientError, others: the last of them.
     """
+    caught: tuple[type[Exception], ...] = (TransientError, *others)
     deadline = time.monotonic() + _LEADER_SECONDS
     while True:
         try:
             return request()
-        except TransientError:
+        except caught:
+            between()
             if time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_SECONDS)
@@ -235,7 +241,7 @@ def create_topics(cluster: NewCluster, plan: RestorePlan, configurations: Mappin
     for name, topic in plan.topics.items():
         replicas = [part.replicas for _, part in sorted(topic.partitions.items())]
         cluster.create(name, replicas, configurations)
-    ids, found = _wait_for_leaders(cluster, plan)
+    ids, found = retried(lambda: _led(cluster, plan))
     for name, topic in plan.topics.items():
         if len(ids[name].partitions) != len(topic.partitions):
             raise QueryError(
@@ -258,30 +264,19 @@ def create_topics(cluster: NewCluster, plan: RestorePlan, configurations: Mappin
     return Created(plan.plan, cluster.cluster_id(), {name: ids[name].topic_id for name in plan.topics})
 
 
-def _wait_for_leaders(
+def _led(
     cluster: NewCluster, plan: RestorePlan
 ) -> tuple[dict[str, KafkaTopic], dict[TopicPartition, tuple[list[int], list[int], int]]]:
-    """Return `topics` and `replicas`, once each partition has a leader and all its replicas in sync.
+    """Return `topics` and `replicas`, if each partition has a leader and all its replicas in sync.
 
     Raises:
-        ClusterAway: a partition has not in time.
+        ClusterAway: a partition has not; a broker can lack a topic that another one has.
     """
-    deadline = time.monotonic() + _LEADER_SECONDS
-    while True:
-        try:  # a broker can lack a topic that another one has
-            ids, found = cluster.reading.topics(), cluster.replicas()
-            missing = [
-                f"{name}: no leader, or a replica is out of sync"
-                for name, part in plan.partitions.items()
-                if name.topic not in ids or name not in found or not _is_led(found[name], len(part.replicas))
-            ]
-            if not missing:
-                return ids, found
-        except ClusterAway as error:
-            missing = [str(error)]
-        if time.monotonic() > deadline:
-            raise ClusterAway(f"{missing[0]}, {_LEADER_SECONDS} s after the topics were created")
-        time.sleep(_POLL_SECONDS)
+    ids, found = cluster.reading.topics(), cluster.replicas()
+    for name, part in plan.partitions.items():
+        if name.topic not in ids or name not in found or not _is_led(found[name], len(part.replicas)):
+            raise ClusterAway(f"{name}: no leader, or a replica is out of sync; repeat the command once it is")
+    return ids, found
 
 
 def _is_led(state: tuple[list[int], list[int], int], replicas: int) -> bool:
