@@ -83,12 +83,19 @@ def plan(
             metavar="ID@HOST:PORT",
         ),
     ] = None,
+    restart: Annotated[
+        str | None,
+        typer.Option(
+            "--restart", help="Without a seed: running brokers that get the files, each by a restart.", metavar="IDS"
+        ),
+    ] = None,
     abort_open: Annotated[
-        bool, typer.Option("--abort-open", help="With --seed: abort open transactions whose outcome is unknown.")
+        bool,
+        typer.Option("--abort-open", help="With --seed or --restart: abort open transactions with unknown outcome."),
     ] = False,
     incarnation: IncarnationOption = NEWEST,
     bootstrap_server: Annotated[
-        str | None, typer.Option("--bootstrap-server", help="With --seed: the running brokers.")
+        str | None, typer.Option("--bootstrap-server", help="With --seed or --restart: the running brokers.")
     ] = None,
     command_config: CommandConfigOption = None,
     configurations: Annotated[
@@ -105,20 +112,25 @@ def plan(
 ) -> None:
     """Write the plan of a restore: read it, and approve it by the next step. Exit code 1: records are lost."""
     output = Output(as_json)
-    wanted = wanted_of(brokers, replication_factor, at, end or (), configurations, seed)
-    wanted = replace(wanted, aborts_open=abort_open or wanted.seed is None, incarnation=incarnation)
-    if (wanted.seed is None) is not (bootstrap_server is None) or (wanted.seed is not None and not topics):
-        raise ConfigurationError(SOURCE, ["--seed: --bootstrap-server and the names of topics are expected with it"])
+    wanted = wanted_of(brokers, replication_factor, at, end or (), configurations, seed, restart)
+    wanted = replace(wanted, aborts_open=abort_open or not wanted.first, incarnation=incarnation)
+    if bool(wanted.first) is (bootstrap_server is None) or (wanted.first and not topics):
+        expected = "--bootstrap-server and the names of topics are expected with it"
+        raise ConfigurationError(SOURCE, [f"--seed or --restart: {expected}"])
     path = RestoreDirectory.plan_file(directory)
     if path.exists():
         raise QueryError(f"{path}: exists; a plan is not changed. Use another directory, or remove this one")
     with open_archive(given.name(), output.warn) as archive:
         coordinated: tuple[Coordinated, ...] = ()
-        if wanted.seed is not None and bootstrap_server is not None:
-            from tsctl.restore.serving_cluster import read_coordinated  # noqa: PLC0415  (librdkafka)
+        notes: tuple[str, ...] = ()
+        if bootstrap_server is not None:
+            from tsctl.restore.serving_cluster import read_coordinated, restart_notes  # noqa: PLC0415  (librdkafka)
 
-            coordinated = read_coordinated(_new_cluster(bootstrap_server, command_config, wanted.seed), wanted.seed)
+            cluster = _new_cluster(bootstrap_server, command_config, wanted.seed)
+            coordinated = read_coordinated(cluster, wanted.seed)
+            notes = (*restart_notes(cluster, wanted.restarted),) if wanted.restarted else ()
         made = plan_archive(given, archive, topics or (), wanted, output, coordinated)
+        made = replace(made, notes=(*made.notes, *notes))
     text = "\n".join(plan_text(made, rate, now_ms()))
     with disk_errors():
         directory.mkdir(parents=True, exist_ok=True)
@@ -154,21 +166,21 @@ def create(
     output = Output(as_json=False)
     restored = RestoreDirectory(directory)
     plan, seed = restored.plan, restored.plan.seed
-    if seed is None and (continued_in is None) is not no_archive:
+    if not plan.is_served and (continued_in is None) is not no_archive:
         raise ConfigurationError(SOURCE, ["one of --continued-in and --no-archive is expected"])
-    if seed is not None and continued_in is not None:
-        raise ConfigurationError(SOURCE, ["--continued-in: with a seed the topics continue in their own archive"])
+    if plan.is_served and continued_in is not None:
+        raise ConfigurationError(SOURCE, ["--continued-in: topics of a running cluster continue in their own archive"])
     cluster = _new_cluster(bootstrap_server, command_config, seed)
-    from tsctl.restore.new_cluster import create_topics  # noqa: PLC0415  (librdkafka)
-    from tsctl.restore.serving_cluster import Serving, check_serving  # noqa: PLC0415
+    from tsctl.restore.new_cluster import UNLIMITED, create_topics  # noqa: PLC0415  (librdkafka)
+    from tsctl.restore.serving_cluster import FENCED, Serving, check_serving  # noqa: PLC0415
 
     with ExitStack() as opened:
         old = None if no_archive else opened.enter_context(open_archive(_archive_of(plan, given), output.warn))
-        if seed is not None:
+        if plan.is_served:
             if old is not None:
                 check_unchanged(old, plan)
-            check_serving(plan, seed, Serving.read(cluster, plan, seed))
-        created = create_topics(cluster, plan)
+            check_serving(plan, Serving.read(cluster, plan))
+        created = create_topics(cluster, plan, FENCED if plan.restarted else UNLIMITED)
         if seed is not None:  # groups may have members again afterwards: no client reaches the topic yet
             _set_offsets(cluster, plan, output)
         if old is not None:
@@ -177,8 +189,7 @@ def create(
                 new = opened.enter_context(open_archive(name_archive(continued_in, None), output.warn))
             hold_topics(old, plan, output.warn)
             for location in continue_archive(old, new, plan, created):
-                when = "before `finish`" if seed is None else f"next to broker {seed.broker}"
-                output.text(f"restored.json written in {location}; start no agent {when}")
+                output.text(f"restored.json written in {location}; start no agent {_where_no_agent(plan)}")
     with disk_errors():
         created.save(restored.created_file)  # at the end: without it no later step runs
     output.text(f"{counted(len(created.topics), 'topic')} created, without retention: {restored.created_file}")
@@ -210,10 +221,34 @@ def fetch(
 
 
 @restore.command("place")
-def place(directory: DirectoryArgument, server_properties: ServerPropertiesOption) -> None:
-    """Move the fetched files into place while the broker is stopped. It stays locked until `check`."""
-    record = HostRun(RestoreDirectory(directory), Host.of(server_properties)).place()
-    _said(Output(as_json=False), record, "placed", "start no broker; when all hosts have placed: tsctl restore check")
+def place(
+    directory: DirectoryArgument,
+    server_properties: ServerPropertiesOption,
+    bootstrap_server: Annotated[
+        str | None, typer.Option("--bootstrap-server", help="With a plan of --restart: the running brokers.")
+    ] = None,
+    command_config: CommandConfigOption = None,
+) -> None:
+    """Move the fetched files into place while the broker is stopped. It stays locked until `check`.
+
+    With a plan of --restart: wait until the broker is stopped, and check at once.
+    """
+    output = Output(as_json=False)
+    restored = RestoreDirectory(directory)
+    run = HostRun(restored, Host.of(server_properties))
+    following = "start no broker; when all hosts have placed: tsctl restore check"
+    if not restored.plan.restarted:
+        _said(output, run.place(), "placed", following)
+        return
+    if bootstrap_server is None:
+        raise ConfigurationError(SOURCE, ["--bootstrap-server: expected, because the plan restarts running brokers"])
+    cluster = _new_cluster(bootstrap_server, command_config, None)
+    from tsctl.restore.serving_cluster import check_in_sync  # noqa: PLC0415  (librdkafka)
+
+    run.wait_until_stopped(lambda stopped: check_in_sync(cluster, stopped), output.text)
+    record = run.place()
+    run.check()
+    _said(output, record, "placed and checked", f"start broker {record.broker} now")
 
 
 @restore.command("check")
@@ -232,25 +267,26 @@ def move(
         int | None, typer.Option("--throttle", min=1, help="Megabytes per second that each broker copies.")
     ] = None,
 ) -> None:
-    """Compare the offsets on the seed, and move its partitions to their brokers: clients reach them from then on."""
+    """Compare the offsets, and move the partitions to their brokers: clients reach them from then on."""
     output = Output(as_json=False)
     restored = RestoreDirectory(directory)
     cluster = _new_cluster(bootstrap_server, command_config, restored.plan.seed)
     from tsctl.restore.serving_cluster import move_home  # noqa: PLC0415  (librdkafka)
 
     restored.check_hosts(Done.PLACED)
+    if restored.plan.restarted:  # clients reach the topic, and not its records yet
+        _set_offsets_once(restored, cluster, output)
     rate = None if throttle is None else throttle * _MEGABYTE
     left = move_home(cluster, restored.plan, restored.created(), rate, output.text)
-    seed = restored.plan.seed
-    broker = "" if seed is None else seed.broker
-    if left:
-        raise QueryError(
-            f"the topics of the plan are moved, but broker {broker} has other replicas: {', '.join(left[:10])}; a "
-            "topic that was created meanwhile got them: move them with kafka-reassign-partitions.sh, and repeat "
-            "the command"
-        )
-    output.text(f"broker {broker} has no replica: stop it; with KRaft then unregister it:")
-    output.text(f"kafka-cluster.sh unregister --bootstrap-server {bootstrap_server} --id {broker}")
+    if (seed := restored.plan.seed) is not None:
+        if left:
+            raise QueryError(
+                f"the topics of the plan are moved, but broker {seed.broker} has other replicas: "
+                f"{', '.join(left[:10])}; a topic that was created meanwhile got them: move them with "
+                "kafka-reassign-partitions.sh, and repeat the command"
+            )
+        output.text(f"broker {seed.broker} has no replica: stop it; with KRaft then unregister it:")
+        output.text(f"kafka-cluster.sh unregister --bootstrap-server {bootstrap_server} --id {seed.broker}")
     output.text("next: tsctl restore finish --configurations")
 
 
@@ -314,7 +350,7 @@ def finish(
     from tsctl.restore.new_cluster import check_offsets, configure_topics  # noqa: PLC0415  (librdkafka)
 
     plan, is_mirrored = restored.plan, restored.mirror_file.exists()
-    if plan.seed is not None:
+    if plan.is_served:
         plan = plan.at_homes
     partitions, groups = counted(len(plan.partitions), "partition"), counted(len(plan.groups.offsets), "group")
     if is_mirrored:
@@ -322,20 +358,20 @@ def finish(
         output.text(f"{partitions}: MirrorMaker has copied all records")
         _say_not_copied(plan, output)
     else:
-        if not configurations and restored.plan.seed is None:
+        if not configurations and not restored.plan.is_served:
             restored.check_hosts(Done.PLACED)
         check_offsets(cluster, plan, restored.created(), is_limited=configurations)
         output.text(f"{partitions}: start, end and in-sync replicas as planned")
     if not configurations:
         if is_mirrored:
             output.text(f"{groups}: offsets translated; {_begin_untranslated(plan, cluster)} set to the first offset")
-        elif restored.plan.seed is None:
+        elif not restored.plan.is_served:
             _set_offsets_once(restored, cluster, output)
         for line in plan.commands:
             output.text(line)
         output.text("next: tsctl restore finish --configurations")
         return
-    if not is_mirrored and restored.plan.seed is None and plan.groups.offsets and restored.groups_set() is None:
+    if not is_mirrored and not restored.plan.is_served and plan.groups.offsets and restored.groups_set() is None:
         raise QueryError(
             f"{restored.groups_file}: missing; run `tsctl restore finish` without --configurations first: it sets the "
             "offsets of the groups"
@@ -352,6 +388,14 @@ def finish(
         raise QueryError("nothing was changed; if Kafka may delete that, repeat the command with --approve")
     configure_topics(cluster, plan)
     output.text(f"{counted(len(plan.topics), 'topic')}: configurations set")
+
+
+def _where_no_agent(plan: RestorePlan) -> str:
+    if plan.seed is not None:
+        return f"next to broker {plan.seed.broker}"
+    if plan.restarted:
+        return f"next to brokers {', '.join(map(str, plan.brokers))} before `move` has ended"
+    return "before `finish`"
 
 
 def _archive_of(plan: RestorePlan, given: ArchiveOptions) -> ArchiveName:

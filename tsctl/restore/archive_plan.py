@@ -46,7 +46,7 @@ def plan_archive(
     """
     found = archive.topics(topics, incarnation=wanted.incarnation)
     held = [entry for entry in found if entry.topic.name not in INTERNAL]
-    if wanted.seed is None:
+    if not wanted.first:
         snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
     else:
         ids = {entry.topic.name: _ids(entry, archive) for entry in held}
@@ -74,6 +74,7 @@ def wanted_of(
     end: Sequence[str],
     configurations: Path | None,
     seed: str | None = None,
+    restart: str | None = None,
 ) -> Wanted:
     """Return what the options choose.
 
@@ -81,10 +82,10 @@ def wanted_of(
         ConfigurationError: with every problem of the options.
     """
     problems: list[str] = []
-    names = [text.strip() for text in brokers.split(",")]
-    ids = [int(name) for name in names if name.isdecimal()]
-    if len(set(ids)) != len(names):
-        problems.append(f"--brokers={brokers}: different numbers are expected, as in 1,2,3")
+    ids = _ids_of("--brokers", brokers, problems)
+    restarted = () if restart is None else _ids_of("--restart", restart, problems)
+    if seed is not None and restart is not None:
+        problems.append("--restart: a seed gets the files, so no serving broker restarts; leave one of them out")
     moment, ends, settings = None, dict[TopicPartition, int](), dict[str, dict[str, str]]()
     try:
         moment = None if at is None else milliseconds_of(at, rounds_up=False)
@@ -109,7 +110,15 @@ def wanted_of(
     if problems:
         raise ConfigurationError(SOURCE, problems)
     chosen = None if matched is None else Seed(int(matched["broker"]), matched["address"])
-    return Wanted(moment, ends, tuple(ids), factor, settings, chosen)
+    return Wanted(moment, ends, ids, factor, settings, chosen, restarted=restarted)
+
+
+def _ids_of(option: str, text: str, problems: list[str]) -> tuple[int, ...]:
+    names = [each.strip() for each in text.split(",")]
+    ids = tuple(int(name) for name in names if name.isdecimal())
+    if len(set(ids)) != len(names):
+        problems.append(f"{option}={text}: different numbers are expected, as in 1,2,3")
+    return ids
 
 
 def _committed(

@@ -65,7 +65,7 @@ def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]
             topics=tuple(names[first : first + MOST_TOPICS]),
             reason="restored: the new cluster's archive refers to the records here",
             time=plan.time,
-            until=None if plan.seed is None else plan.time + _SAME_ARCHIVE,
+            until=plan.time + _SAME_ARCHIVE if plan.is_served else None,
             purpose=_PURPOSE,
         )
         add_hold(old.stores, old.keys, hold, warn)

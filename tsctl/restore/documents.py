@@ -116,7 +116,8 @@ class PartitionPlan(StoredObject, version=None, expected="the plan of a partitio
         ended: in the order of their markers.
         epochs: of the archive's commit, and its lineage: `restored.json` has them.
         notes: what a person should read before approving.
-        homes: with a seed, the broker ids that the last step moves the partition to; `replicas` is the seed alone.
+        homes: if other topics are served meanwhile, the broker ids that the last step moves the partition to;
+            `replicas` is one broker then.
         left_open: transactions that get no marker, so that Kafka recovers the segments from the first of them on.
     """
 
@@ -242,7 +243,7 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
         at: ms since the epoch: the time of the cut; None for all that the archive has.
         commands: for ACLs, quotas and users: the operator runs them.
         absent: topics of the snapshot that the archive does not have.
-        seed: gets all files, while other brokers serve; None if all brokers are new.
+        seed: gets all files, while other brokers serve; None without one.
         notes: what a person should read before approving.
     """
 
@@ -259,8 +260,18 @@ class RestorePlan(Document, expected="a plan of tsctl restore", most=_LARGEST):
     seed: Annotated[Seed | None, Presence.MAY_LACK] = None
 
     @property
+    def is_served(self) -> bool:
+        """Whether the cluster serves other topics meanwhile; the last step moves all partitions to their homes."""
+        return self.seed is not None or any(part.homes for part in self.partitions.values())
+
+    @property
+    def restarted(self) -> tuple[int, ...]:
+        """The serving brokers that are stopped for their files, one after the other; none with a seed."""
+        return self.brokers if self.is_served and self.seed is None else ()
+
+    @property
     def at_homes(self) -> "RestorePlan":
-        """The plan after the seed has left."""
+        """The plan after the partitions were moved."""
         topics = {
             name: replace(topic, partitions={n: replace(p, replicas=p.homes) for n, p in topic.partitions.items()})
             for name, topic in self.topics.items()

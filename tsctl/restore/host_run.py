@@ -21,6 +21,7 @@ from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, w
 
 _THREADS: Final = 4  # partitions that are fetched at once
 _INDEX_SHARE: Final = 200  # indexes need less than a part of this size of their segments
+_STOP_SECONDS: Final = 0.1  # between two looks at a broker that stops
 
 _MOST_MARKER_BYTES: Final = 1 << 20  # of a log that has no record
 
@@ -105,6 +106,28 @@ class HostRun:
                 raise
             return self._record(Done.FETCHED, states)
 
+    def wait_until_stopped(self, check: Callable[[int | None], None], note: Callable[[str], None]) -> None:
+        """Return once the broker is stopped. No line is printed before it can be stopped without harm to other topics.
+
+        Args:
+            check: raises if it cannot; gets the broker's id if it is stopped already, else None.
+            note: is called with a line for the operator.
+
+        Raises:
+            QueryError: a host has not fetched its files, or this one was checked before.
+            Others: of `check`.
+        """
+        self._check_unchecked()
+        self._check_writable()
+        self._directory.check_hosts(Done.FETCHED)
+        broker = self._host.broker
+        with disk_errors():
+            check(None if self._host.runs else broker)
+            if self._host.runs:
+                note(f"every replica is in sync: stop broker {broker} cleanly now; its files are placed at once")
+            while self._host.runs:
+                time.sleep(_STOP_SECONDS)
+
     def place(self) -> HostRecord:
         """Move the files into place while the broker is stopped, and leave the record; the broker stays locked.
 
@@ -133,13 +156,15 @@ class HostRun:
     def check(self) -> None:
         """Check that all hosts have placed their files and that these are here; then let the broker start.
 
-        A host that was checked before is not checked again: its broker may have new records.
+        A host that was checked before is not checked again: its broker may have new records. If serving brokers are
+        restarted one after the other, each has the only replica of its partitions: no other host counts.
 
         Raises:
             QueryError: a host has not, or replicas differ.
             CorruptData: a file is missing or has another size.
         """
-        self._directory.check_hosts(Done.PLACED)
+        if not self._directory.plan.restarted:
+            self._directory.check_hosts(Done.PLACED)
         with disk_errors():
             if self._host.is_locked:
                 with self._host.stopped():
@@ -205,7 +230,7 @@ class HostRun:
             left = {path.name for path in (directory / STAGING).iterdir()}
             placed = {entry.name: entry.size for entry in states[name].files if entry.name not in left}
             logs = [path for path in directory.glob("*.log") if path.stat().st_size not in {0, placed.get(path.name)}]
-            if logs and not (self._directory.plan.seed is not None and all(map(_has_only_markers, logs))):
+            if logs and not (self._directory.plan.is_served and all(map(_has_only_markers, logs))):
                 raise QueryError(
                     f"{directory}: records of {name} are there; the restore would replace them, and stops here"
                 )

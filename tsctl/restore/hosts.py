@@ -105,6 +105,15 @@ class Host:
         first = () if self.metadata_dir is None else (self.metadata_dir,)
         return tuple(dict.fromkeys((*first, *self.log_dirs)))
 
+    @property
+    def runs(self) -> bool:
+        """Whether the broker runs."""
+        for each in self.log_dirs:
+            with (each / ".lock").open("a+b") as file:
+                if not _is_free(file.fileno()):
+                    return True
+        return False
+
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """Check that the broker does not run, and keep it from starting within the block.
@@ -117,12 +126,8 @@ class Host:
             for each in self.log_dirs:
                 descriptor = os.open(each / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
                 held.append(descriptor)
-                try:
-                    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as Kafka's FileLock
-                except OSError as error:
-                    if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                        raise
-                    raise QueryError(f"{each}: broker {self.broker} runs; stop it first") from error
+                if not _is_free(descriptor):
+                    raise QueryError(f"{each}: broker {self.broker} runs; stop it first")
             unclean = [str(each) for each in self.log_dirs if not (each / _CLEAN).exists()]
             if unclean:
                 raise QueryError(
@@ -151,6 +156,17 @@ class Host:
             if (each / _LOCKED).exists():
                 (each / _LOCKED).replace(each / _META)
                 sync_directory(each)
+
+
+def _is_free(descriptor: int) -> bool:
+    """Lock a file as Kafka's FileLock does, until it is closed; return whether no process has locked it."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EAGAIN}:
+            raise
+        return False
+    return True
 
 
 def _rejected(meta: str) -> bytes:

@@ -88,8 +88,8 @@ def prepare(plan: RestorePlan, source: NewCluster, target: NewCluster) -> Create
 
 def problems_of(plan: RestorePlan, facts: Facts) -> Iterator[str]:
     """Yield why MirrorMaker would not copy the whole plan as it is, and what to do."""
-    if plan.seed is not None:
-        yield "the plan puts files on a temporary broker; make a plan without --seed"
+    if plan.is_served:
+        yield "the plan puts files on a broker of the cluster; make a plan without --seed and --restart"
         return
     if facts.archive != plan.cluster:
         yield _other_archive(plan, facts.archive)

@@ -256,8 +256,8 @@ def create_topics(cluster: NewCluster, plan: RestorePlan, configurations: Mappin
                 "topic there, then repeat the command"
             )
     bounds = retried(lambda: bounds_of(cluster, plan))  # a seed that answers has made the directories
-    # A seed's log can have markers of transactions that had no record there; `place` reads it.
-    if plan.seed is None and (used := [str(name) for name, (_, last) in bounds.items() if last > 0]):
+    # While others are served, a log can get markers of transactions that had no record there; `place` reads it.
+    if not plan.is_served and (used := [str(name) for name, (_, last) in bounds.items() if last > 0]):
         raise QueryError(f"{', '.join(used[:10])}: the new cluster has records there; a restore needs empty topics")
     for name in plan.topics:
         cluster.configure(name, configurations, [])

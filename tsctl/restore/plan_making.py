@@ -53,7 +53,8 @@ class Wanted:
         brokers: ids of the new cluster.
         factor: replication factor; None for the snapshot's.
         configurations: by topic; they count instead of the snapshot's.
-        seed: gets all replicas until they are moved to `brokers`; None if all brokers are new.
+        seed: gets all replicas until they are moved to `brokers`; None without one.
+        restarted: serving brokers that get them instead; none with a seed, and if all brokers are new.
         aborts_open: as `aborts` of `end_transactions`.
         incarnation: of the topics, as in `OpenArchive.topics`.
     """
@@ -66,6 +67,12 @@ class Wanted:
     seed: Seed | None = None
     aborts_open: bool = True
     incarnation: str = NEWEST
+    restarted: tuple[int, ...] = ()
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The brokers that get the files, while the cluster serves other topics; none if all brokers are new."""
+        return self.restarted if self.seed is None else (self.seed.broker,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,7 @@ def make_plan(
         at=wanted.at,
         topics=plans,
         groups=GroupsPlan("none", None, {}),
-        commands=() if snapshots.cluster is None or wanted.seed else tuple(commands_of(snapshots.cluster)),
+        commands=() if snapshots.cluster is None or wanted.first else tuple(commands_of(snapshots.cluster)),
         seed=wanted.seed,
         notes=snapshots.notes,
     )
@@ -230,7 +237,7 @@ def _topic_plan(
     partitions = {}
     for number in range(count):
         part = held.get(number)
-        replicas, later = (homes[number], ()) if wanted.seed is None else ((wanted.seed.broker,), homes[number])
+        replicas, later = places_of(homes[number], wanted.first, number)
         if part is None:  # without a segment in the archive
             partitions[number] = replace(_EMPTY, replicas=replicas, homes=later)
         else:
@@ -243,3 +250,11 @@ def _topic_plan(
         notes.append("no snapshot has the topic's configurations: Kafka's defaults count; give --configurations")
     partitions[0] = replace(partitions[0], notes=(*notes, *partitions[0].notes))
     return TopicPlan(entry.topic.directory, partitions, dict(configurations or {}))
+
+
+def places_of(homes: tuple[int, ...], first: Sequence[int], number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return `replicas` and `homes` of a partition; its files are placed on one of the brokers `first`, if any."""
+    if not first:
+        return homes, ()
+    near = next((broker for broker in homes if broker in first), first[number % len(first)])
+    return (near,), homes

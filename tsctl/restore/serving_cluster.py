@@ -1,7 +1,11 @@
-"""A cluster that serves other topics while one is restored: what `create` refuses, and the move from the seed.
+"""A cluster that serves other topics while one is restored: what `create` refuses, and the move to the homes.
 
-The seed is a temporary broker. It has all replicas until the files are placed and compared, and no client reaches it.
+A seed is a temporary broker. It has all replicas until the files are placed and compared, and no client reaches it.
 So no producer writes into the empty topic, and no serving broker restarts.
+
+Without a seed, serving brokers are stopped for their files, one after the other. Clients reach the empty topic, so it
+has a fence: it refuses records, and accepts the markers of transactions that name it. A coordinator that cannot write
+a marker never ends the transaction.
 """
 
 import socket
@@ -12,14 +16,22 @@ from typing import Final
 
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
+from ts_common.wording import counted
 from tsctl.restore.documents import Created, RestorePlan, Seed
-from tsctl.restore.new_cluster import NewCluster, check_offsets, other_topics, retried
+from tsctl.restore.new_cluster import UNLIMITED, NewCluster, check_offsets, other_topics, retried
+from tsctl.restore.planning import listed
 from tsctl.restore.raw_requests import list_transactions, reassign
 from tsctl.restore.transactions import Coordinated, naming
 
 RATE: Final = "follower.replication.throttled.rate"  # of a broker, bytes per second
 _THROTTLED: Final = "follower.replication.throttled.replicas"  # of a topic
 _STATES: Final = "__transaction_state"
+_FENCE: Final = "max.message.bytes"
+# Of a batch with one marker: 61 of the header, 17 of the record (Kafka's EndTransactionMarker, version 0). A record
+# with at most 10 bytes of key and value is not larger; `place` finds it, and refuses.
+_MARKER_BYTES: Final = 78
+FENCED: Final = {**UNLIMITED, _FENCE: str(_MARKER_BYTES)}
+_MIN_IN_SYNC: Final = "min.insync.replicas"
 _UNSET: Final = frozenset({None, "", str((1 << 63) - 1)})  # values of `RATE` without a throttle
 _FENCE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 1.0
@@ -33,35 +45,38 @@ class Serving:
     Attributes:
         brokers: `host:port` of each registered broker, as clients see it.
         replicas: broker ids of each partition.
+        behind: partitions with replicas that are out of sync, or without a leader.
         coordinated: the last transaction of each transactional id.
         members: of each group of the plan, the client ids.
-        is_fenced: whether the address of the seed, as clients see it, accepts no connection from here.
+        is_fenced: whether the address of the seed, as clients see it, accepts no connection from here; true without.
     """
 
     brokers: Mapping[int, str]
     replicas: Mapping[TopicPartition, Sequence[int]]
+    behind: Sequence[TopicPartition]
     coordinated: Sequence[Coordinated]
     members: Mapping[str, Sequence[str]]
     is_fenced: bool
 
     @classmethod
-    def read(cls, cluster: NewCluster, plan: RestorePlan, seed: Seed) -> "Serving":
+    def read(cls, cluster: NewCluster, plan: RestorePlan) -> "Serving":
         """Return what a cluster has.
 
         Raises:
             ClusterAway, NoAnswer, RequestDelayed, OperatorError, CorruptData: a request failed.
         """
-        brokers = cluster.brokers()
+        brokers, seed = cluster.brokers(), plan.seed
         return cls(
             brokers,
             {name: each[0] for name, each in cluster.replicas().items()},
+            _behind(cluster, None),
             read_coordinated(cluster, seed),
             {group: cluster.members(group) for group in plan.groups.offsets},
-            seed.broker not in brokers or not _accepts(brokers[seed.broker]),
+            seed is None or seed.broker not in brokers or not _accepts(brokers[seed.broker]),
         )
 
 
-def read_coordinated(cluster: NewCluster, seed: Seed) -> tuple[Coordinated, ...]:
+def read_coordinated(cluster: NewCluster, seed: Seed | None) -> tuple[Coordinated, ...]:
     """Return the last transaction of each transactional id of a cluster.
 
     Raises:
@@ -76,26 +91,50 @@ def read_coordinated(cluster: NewCluster, seed: Seed) -> tuple[Coordinated, ...]
         )
     found: list[Coordinated] = []
     for broker, address in cluster.brokers().items():
-        if broker != seed.broker:  # it coordinates nothing
+        if seed is None or broker != seed.broker:  # it coordinates nothing
             with cluster.connect(address) as connection:
                 found += list_transactions(connection)
     return tuple(found)
 
 
-def check_serving(plan: RestorePlan, seed: Seed, found: Serving) -> None:
-    """Check that topics can be created on the seed.
+def check_serving(plan: RestorePlan, found: Serving) -> None:
+    """Check that topics can be created on the seed, or on the brokers that are restarted.
 
     Raises:
         QueryError: with every reason that they cannot.
     """
-    if problems := [*_problems(plan, seed, found)]:
+    if problems := [*_problems(plan, found)]:
         raise QueryError(". ".join(problems[:_MOST]) + ". Nothing was created")
 
 
-def _problems(plan: RestorePlan, seed: Seed, found: Serving) -> Iterator[str]:
+def _problems(plan: RestorePlan, found: Serving) -> Iterator[str]:
     homes = {broker for part in plan.partitions.values() for broker in part.homes}
-    for broker in sorted(({seed.broker} | homes) - found.brokers.keys()):
+    for broker in sorted(homes.union(plan.brokers) - found.brokers.keys()):
         yield f"broker {broker} is not registered: start it"
+    for name, part in plan.partitions.items():
+        replicas = found.replicas.get(name)
+        if replicas is not None and list(replicas) != list(part.replicas):
+            yield (
+                f"{name} exists on brokers {list(replicas)}; if its records are not needed, delete the topic, and let "
+                "no client create it again"
+            )
+    if plan.seed is None:
+        behind, until = found.behind, "`tsctl restore move` has ended"
+        if behind:
+            yield _not_in_sync(behind)
+    else:
+        until = "this command has ended"
+        yield from _problems_of_seed(plan, plan.seed, found)
+    yield from naming(found.coordinated, plan.topics)
+    for group, members in found.members.items():
+        if members:
+            yield (
+                f"group {group} has members ({', '.join(members[:_MOST])}), so its offsets cannot be set: stop its "
+                f"consumers until {until}"
+            )
+
+
+def _problems_of_seed(plan: RestorePlan, seed: Seed, found: Serving) -> Iterator[str]:
     others = sorted(
         str(name) for name, each in found.replicas.items() if seed.broker in each and name.topic not in plan.topics
     )
@@ -104,24 +143,66 @@ def _problems(plan: RestorePlan, seed: Seed, found: Serving) -> Iterator[str]:
             f"broker {seed.broker} has replicas of {', '.join(others[:_MOST])}: a seed has no other topic; move them "
             "to other brokers, or start an empty broker"
         )
-    for name, replicas in found.replicas.items():
-        if name.topic in plan.topics and list(replicas) != [seed.broker]:
-            yield (
-                f"{name} exists on brokers {list(replicas)}; if its records are not needed, delete the topic, and let "
-                "no client create it again"
-            )
     if not found.is_fenced:
         yield (
             f"broker {seed.broker} accepts clients at {found.brokers[seed.broker]}: producers would write into the "
             "empty topic; set its advertised.listeners to an address where no process listens, and restart it"
         )
-    yield from naming(found.coordinated, plan.topics)
-    for group, members in found.members.items():
-        if members:
-            yield (
-                f"group {group} has members ({', '.join(members[:_MOST])}), so its offsets cannot be set: stop its "
-                "consumers until this command has ended"
-            )
+
+
+def restart_notes(cluster: NewCluster, restarted: Sequence[int]) -> Iterator[str]:
+    """Yield what the clients of other topics meet while brokers are restarted, one after the other.
+
+    Raises:
+        ClusterAway, OperatorError: a request failed.
+    """
+    least: dict[str, int] = {}  # topics with a replica there, with the least number of replicas
+    for name, (replicas, _, _) in cluster.replicas().items():
+        if not set(replicas).isdisjoint(restarted):
+            least[name.topic] = min(least.get(name.topic, len(replicas)), len(replicas))
+    settings = cluster.reading.settings(least)
+    alone = sorted(topic for topic, replicas in least.items() if replicas == 1)
+    needed = sorted(
+        topic for topic, replicas in least.items() if 1 < replicas <= int(settings[topic].get(_MIN_IN_SYNC, "1"))
+    )
+    stopped = f"while one of the brokers {', '.join(map(str, restarted))} is stopped"
+    if alone:
+        yield f"{stopped}, partitions there have no leader, because they have one replica: {listed(alone)}"
+    if needed:
+        yield (
+            f"{stopped}, partitions there refuse producers with acks=all, because {_MIN_IN_SYNC} is the replication "
+            f"factor: {listed(needed)}"
+        )
+
+
+def check_in_sync(cluster: NewCluster, stopped: int | None) -> None:
+    """Check that a broker can be stopped: every replica of the cluster is in sync, and every partition has a leader.
+
+    Args:
+        stopped: the broker is stopped already; None if it runs.
+
+    Raises:
+        QueryError: a replica on another broker is out of sync, or away.
+        ClusterAway, OperatorError: a request failed.
+    """
+    if behind := _behind(cluster, stopped):
+        raise QueryError(_not_in_sync(behind))
+
+
+def _behind(cluster: NewCluster, stopped: int | None) -> list[TopicPartition]:
+    away = {stopped}
+    return sorted(
+        name
+        for name, (replicas, in_sync, leader) in cluster.replicas().items()
+        if set(replicas) - set(in_sync) - away or (leader < 0 and set(replicas) != away)
+    )
+
+
+def _not_in_sync(behind: Sequence[TopicPartition]) -> str:
+    return (
+        f"{listed([*map(str, behind)])}: a replica is out of sync, or there is no leader; no broker is stopped "
+        "before every replica is in sync: start its broker, and wait"
+    )
 
 
 def _accepts(address: str) -> bool:
@@ -136,26 +217,25 @@ def _accepts(address: str) -> bool:
 def move_home(
     cluster: NewCluster, plan: RestorePlan, created: Created, rate: int | None, note: Callable[[str], None]
 ) -> list[str]:
-    """Move the partitions from the seed to their homes; return what other replicas the seed has. It can be repeated.
+    """Move the partitions to their homes; return what other replicas the seed has. It can be repeated.
 
     Args:
         rate: bytes per second that each home fetches; None for no throttle.
         note: is called with a line for each change.
 
     Raises:
-        QueryError: a partition is not as planned, no plan with a seed, or another throttle is set.
+        QueryError: a partition is not as planned, all brokers are new, or another throttle is set.
         ClusterAway, NoAnswer, RequestDelayed, OperatorError, CorruptData: a request failed.
     """
-    seed = plan.seed
-    if seed is None:
-        raise QueryError("the plan has no seed, so its replicas are where they belong; continue with `finish`")
+    if not plan.is_served:
+        raise QueryError("all brokers are new, so the replicas are where they belong; continue with `finish`")
     if wrong := other_topics(cluster.reading.topics(), created):
         raise QueryError(f"{'; '.join(wrong[:_MOST])}. Delete it, and begin again with another directory")
     homes = {name: list(part.homes) for name, part in plan.partitions.items()}
     found = cluster.replicas()
-    if all(found.get(name, ([],))[0] == [seed.broker] for name in homes):
+    if all(found.get(name, ([],))[0] == list(part.replicas) for name, part in plan.partitions.items()):
         check_offsets(cluster, plan, created)
-        note(f"{len(homes)} partitions: start and end as planned, on broker {seed.broker}")
+        note(f"{len(homes)} partitions: start and end as planned, on brokers {list(plan.brokers)}")
     brokers = sorted({broker for each in homes.values() for broker in each})
     _throttle(cluster, plan, brokers, rate)
     moving = {name: each for name, each in homes.items() if found.get(name, ([],))[0] != each}
@@ -167,10 +247,17 @@ def move_home(
     for broker in brokers:
         if cluster.setting_of_broker(broker, RATE) in _UNSET | {str(rate)}:  # another reassignment can have set its own
             cluster.configure_broker(broker, RATE, None)
-    for topic in plan.topics:
-        cluster.configure(topic, {}, [_THROTTLED])
+    for name in plan.topics:
+        cluster.configure(name, {}, [_THROTTLED])
     retried(lambda: check_offsets(cluster, plan.at_homes, created))
-    return sorted(str(name) for name, (replicas, _, _) in cluster.replicas().items() if seed.broker in replicas)
+    if plan.seed is None:
+        for name, topic in plan.topics.items():
+            own = {_FENCE: topic.configurations[_FENCE]} if _FENCE in topic.configurations else {}
+            cluster.configure(name, own, [] if own else [_FENCE])
+        note(f"{counted(len(plan.topics), 'topic')}: accepts records again")
+        return []
+    seed = plan.seed.broker
+    return sorted(str(name) for name, (replicas, _, _) in cluster.replicas().items() if seed in replicas)
 
 
 def _throttle(cluster: NewCluster, plan: RestorePlan, brokers: Sequence[int], rate: int | None) -> None:

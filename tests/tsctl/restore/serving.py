@@ -91,6 +91,7 @@ class Applications:
     Attributes:
         acknowledged: value of each acknowledged record of the plain producer.
         committed: values of the transactions that were committed.
+        aborted: values of those that ended after an error.
         consumed: (partition, offset) of each record that the group got since `consume`.
     """
 
@@ -101,6 +102,7 @@ class Applications:
         self._idle = [threading.Event(), threading.Event()]
         self.acknowledged: dict[Key, bytes] = {}
         self.committed: list[bytes] = []
+        self.aborted: list[bytes] = []
         self.consumed: list[tuple[int, int]] = []
         self._stop_consuming = threading.Event()
         self._consumer: threading.Thread | None = None
@@ -203,6 +205,8 @@ class Applications:
                     producer.abort_transaction(_SECONDS)
             except (KafkaException, BufferError):
                 producer = self._aborted(producer)
+                if producer is not None:
+                    self.aborted.append(value)
             self._ended.wait(0.05)
 
     def _aborted(self, producer: Producer | None) -> Producer | None:

@@ -236,6 +236,24 @@ def test_a_running_or_killed_broker_is_refused(brokers: list[Broker]) -> None:
         brokers[0].run.place()
 
 
+def test_place_waits_until_the_broker_is_stopped(brokers: list[Broker]) -> None:
+    """Other topics lose a broker for the shortest time; the check is before its stop."""
+    for broker in brokers:
+        broker.record()
+    lock, seen = brokers[0].log_dirs[1] / ".lock", list[object]()
+    with subprocess.Popen([sys.executable, "-c", _HOLD, str(lock)], stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+
+        def stop(line: str) -> None:
+            seen.append(line)
+            process.communicate("")
+
+        brokers[0].run.wait_until_stopped(seen.append, stop)
+    brokers[0].run.wait_until_stopped(seen.append, seen.append)
+    assert seen == [None, "every replica is in sync: stop broker 1 cleanly now; its files are placed at once", 1]
+
+
 def test_records_that_a_producer_wrote_meanwhile_are_not_replaced(brokers: list[Broker]) -> None:
     """The topic is not empty any more."""
     for broker in brokers:

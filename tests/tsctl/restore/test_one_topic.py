@@ -1,11 +1,15 @@
 """One deleted topic is restored by a seed, while the brokers serve the others."""
 
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from dev.local.kafka.broker import Broker
 from dev.local.kafka.cluster import LocalCluster, Mode, wait_for
 from dev.local.oracle import OracleRecord, dump
 from tests.archive import record_of
@@ -27,7 +31,7 @@ from tests.tsctl.restore.serving import (
     serving_cluster,
     wait_for_watermarks,
 )
-from tests.tsctl.running import Ended, Run, runner
+from tests.tsctl.running import PROGRAM, Ended, Run, runner
 from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
@@ -39,6 +43,7 @@ from tsctl.restore.serving_cluster import RATE
 from tsctl.verify.kafka_cluster import KafkaCluster, metadata_of
 
 _SECONDS = 120
+Way = Literal["seed", "restarts"]
 
 
 @pytest.fixture
@@ -140,22 +145,26 @@ def delete_topic(cluster: LocalCluster, name: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("way", ["seed", "restarts"])
 @pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
 def test_a_topic_deleted_under_load_is_restored_while_its_applications_run(
-    mode: Mode, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: Mode, way: Way, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records have their offsets on both replicas, nothing acknowledged is lost, and the archive has no hole."""
     with serving_cluster(mode) as cluster, agents_of(cluster, tmp_path) as archive:
         for name, value in archive.s3.environment().items():
             monkeypatch.setenv(name, value)
-        check_came_back(mode, cluster, archive, run, tmp_path / "restore")
+        tried = partial(tried_in, run, tmp_path / "restore")
+        if way == "seed":
+            check_came_back(cluster, archive, lambda each: restore_by_seed(mode, cluster, archive, each, tried))
+        else:
+            check_came_back(cluster, archive, lambda each: restore_by_restarts(cluster, archive, each, tried))
 
 
-def check_came_back(mode: Mode, cluster: LocalCluster, archive: Archive, run: Run, directory: Path) -> None:
+def check_came_back(cluster: LocalCluster, archive: Archive, restore: Callable[[Applications], None]) -> None:
     segments = {"segment.bytes": "20000"}
     for topic in (ORDERS, OTHER):
         cluster.create_topic(topic, assignment=HOMES, config=segments)
-    processes = {number: broker.pid for number, broker in cluster.brokers.items()}
     applications = Applications(cluster)
     try:
         applications.consume()
@@ -173,34 +182,7 @@ def check_came_back(mode: Mode, cluster: LocalCluster, archive: Archive, run: Ru
         applications.resume()
         for number, end in ends.items():
             archive.wait_for_offset(end, number, seconds=_SECONDS)
-
-        def tried(name: str, *arguments: object) -> Ended:
-            return run("restore", name, directory, *arguments)
-
-        def step(name: str, *arguments: object) -> Ended:
-            found = tried(name, *arguments)
-            assert found.code == 0, (name, found)
-            return found
-
-        config, brokers = ("--config", archive.config), ("--bootstrap-server", cluster.bootstrap)
-        with seed_of(cluster, mode) as seed:
-            step("plan", ORDERS, "--brokers", "1,2", "--seed", f"{SEED}@{seed.bootstrap}", *brokers, *config)
-            found = tried("create", *brokers, *config)
-            assert (found.code, f"group {GROUP} has members" in found.err) == (2, True), found
-            applications.stop_consuming()
-            step("create", *brokers, *config)
-            applications.consume()
-            on = ("--server-properties", seed.server_properties)
-            step("fetch", *on, *config)
-            seed.stop()
-            step("place", *on)
-            step("check", *on)
-            seed.start()
-            step("move", *brokers, "--throttle", "100")
-            step("finish", *brokers)
-            step("finish", *brokers, "--configurations")
-            assert not [path for each in seed.log_dirs for path in each.glob(f"{ORDERS}-*[0-9]")]
-            seed.stop()
+        restore(applications)
         cluster.alter_config(ORDERS, segments)  # earlier it can draw the seed
         done = len(applications.committed)
         wait_for(lambda: len(applications.committed) > done + 10, "new transactions", _SECONDS)
@@ -209,7 +191,6 @@ def check_came_back(mode: Mode, cluster: LocalCluster, archive: Archive, run: Ru
             "the group to get new records",
             _SECONDS,
         )
-        assert {number: broker.pid for number, broker in cluster.brokers.items()} == processes
         for number in ends:
             first = min(offset for partition, offset in applications.consumed if partition == number)
             assert first == committed[number]
@@ -231,6 +212,99 @@ def check_came_back(mode: Mode, cluster: LocalCluster, archive: Archive, run: Ru
         )
         assert one == other
     check_archive(cluster, archive, ends, after)
+
+
+def restore_by_seed(
+    mode: Mode, cluster: LocalCluster, archive: Archive, applications: Applications, tried: Callable[..., Ended]
+) -> None:
+    """Run the steps with a seed; no serving broker restarts."""
+    config, brokers = ("--config", archive.config), ("--bootstrap-server", cluster.bootstrap)
+    processes = {number: broker.pid for number, broker in cluster.brokers.items()}
+    with seed_of(cluster, mode) as seed:
+        done(tried("plan", ORDERS, "--brokers", "1,2", "--seed", f"{SEED}@{seed.bootstrap}", *brokers, *config))
+        refused(tried("create", *brokers, *config), f"group {GROUP} has members")
+        applications.stop_consuming()
+        done(tried("create", *brokers, *config))
+        applications.consume()
+        on = ("--server-properties", seed.server_properties)
+        done(tried("fetch", *on, *config))
+        seed.stop()
+        done(tried("place", *on))
+        done(tried("check", *on))
+        seed.start()
+        done(tried("move", *brokers, "--throttle", "100"))
+        done(tried("finish", *brokers))
+        done(tried("finish", *brokers, "--configurations"))
+        assert not [path for each in seed.log_dirs for path in each.glob(f"{ORDERS}-*[0-9]")]
+        seed.stop()
+    assert {number: broker.pid for number, broker in cluster.brokers.items()} == processes
+
+
+def restore_by_restarts(
+    cluster: LocalCluster, archive: Archive, applications: Applications, tried: Callable[..., Ended]
+) -> None:
+    """Run the steps without a seed: each broker is restarted, while the other serves; the fence refuses records.
+
+    The transactional application runs: its transactions that name the empty topic must end.
+    """
+    config, brokers = ("--config", archive.config), ("--bootstrap-server", cluster.bootstrap)
+    for agent in archive.agents:
+        agent.kill()
+    plan = done(tried("plan", ORDERS, "--brokers", "1,2", "--restart", "1,2", *brokers, *config))
+    assert "orders-0: offsets" in plan.out
+    refused(tried("create", *brokers, *config), f"group {GROUP} has members")
+    applications.stop_consuming()
+    done(tried("create", *brokers, *config))
+    for broker in cluster.brokers.values():
+        done(tried("fetch", "--server-properties", broker.server_properties, *config))
+    named = len(applications.aborted)
+    wait_for(lambda: len(applications.aborted) > named + 3, "transactions that the fence refused to end", _SECONDS)
+    for broker, other in zip(cluster.brokers.values(), reversed(cluster.brokers.values()), strict=True):
+        on = ("--server-properties", broker.server_properties, *brokers)
+        other.stop()
+        refused(tried("place", *on), "a replica is out of sync")
+        other.start()
+        wait_for(lambda: not is_behind(cluster), "every replica to be in sync", _SECONDS)
+        place_when_stopped(broker, archive.config.parent / "restore", *on)
+        refused(tried("place", *on), "this host was checked before")
+        broker.start()
+        wait_for(lambda: not is_behind(cluster), "every replica to be in sync", _SECONDS)
+    done(tried("move", *brokers, "--throttle", "100"))
+    applications.consume()
+    done(tried("finish", *brokers))
+    done(tried("finish", *brokers, "--configurations"))
+    for number in cluster.brokers:
+        archive.agent(number)
+
+
+def place_when_stopped(broker: Broker, *arguments: object) -> None:
+    """Run `place` while a broker runs, and stop the broker once the command names it."""
+    command = [PROGRAM, "restore", "place", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as placing:
+        assert placing.stdout is not None
+        line = placing.stdout.readline()
+        assert "stop broker" in line, (line, placing.communicate())
+        broker.stop()
+        out, err = placing.communicate(timeout=_SECONDS)
+    assert (placing.returncode, "start broker" in out) == (0, True), (out, err)
+
+
+def tried_in(run: Run, directory: Path, name: str, *arguments: object) -> Ended:
+    return run("restore", name, directory, *arguments)
+
+
+def done(found: Ended) -> Ended:
+    assert found.code == 0, found
+    return found
+
+
+def refused(found: Ended, text: str) -> None:
+    assert (found.code, text in found.err) == (2, True), found
+
+
+def is_behind(cluster: LocalCluster) -> bool:
+    found = NewCluster(cluster.bootstrap, {}).replicas().values()
+    return any(leader < 0 or len(in_sync) < len(replicas) for replicas, in_sync, leader in found)
 
 
 def offsets_of(cluster: LocalCluster) -> dict[int, int]:

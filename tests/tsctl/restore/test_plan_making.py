@@ -9,7 +9,7 @@ from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnaps
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from tsctl.restore.archive_plan import wanted_of
-from tsctl.restore.plan_making import Snapshots
+from tsctl.restore.plan_making import Snapshots, places_of
 
 NOW = 1_700_000_000_000 // HOUR * HOUR
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -87,3 +87,17 @@ def test_one_broker_is_not_named_twice(brokers: str, seed: str | None, text: str
     with pytest.raises(ConfigurationError, match=text):
         wanted_of(brokers, None, None, (), None, seed)
     assert wanted_of("3, 1", None, None, (), None, "9@h:1").brokers == (3, 1)
+
+
+def test_files_are_placed_on_a_home_that_is_restarted() -> None:
+    """It keeps them; a partition without such a home is copied from another of these brokers."""
+    assert places_of((1, 2), (), 0) == ((1, 2), ())
+    assert places_of((1, 2), (2, 3), 0) == ((2,), (1, 2))
+    assert [places_of((1,), (2, 3), number)[0] for number in range(3)] == [(2,), (3,), (2,)]
+
+
+def test_a_seed_and_restarts_exclude_each_other() -> None:
+    """One broker gets the files."""
+    assert wanted_of("1,2", None, None, (), None, None, "1").first == (1,)
+    with pytest.raises(ConfigurationError, match="leave one of them out"):
+        wanted_of("1,2", None, None, (), None, "9@seed:9092", "1")
