@@ -9,9 +9,8 @@ torn batch, which has fewer bytes than its length field gives.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from awscrt.checksums import crc32, crc32c
 
@@ -97,8 +96,7 @@ class Trailing(StrEnum):
     TORN = "torn"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):  # one is made for each batch, and a frozen dataclass needs three times as long
     """The header of one batch, or of one message of magic 0 or 1.
 
     Attributes:

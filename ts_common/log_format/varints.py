@@ -12,13 +12,23 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     Raises:
         IndexError: the bytes end inside it, or it is longer than an int64.
     """
+    value, position = read_unsigned_varint(data, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return a varint without a sign and the position after it (`readUnsignedVarint`).
+
+    Raises:
+        IndexError: as `read_varint`.
+    """
     value = shift = 0
     while True:
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
+            return value, position
         shift += 7
         if shift > 63:
             raise IndexError

@@ -423,7 +423,7 @@ def _set_offsets_once(restored: RestoreDirectory, cluster: "NewCluster", output:
 
 def _set_offsets(cluster: "NewCluster", plan: RestorePlan, output: Output) -> None:
     for group, offsets in plan.groups.offsets.items():
-        cluster.set_offsets(group, offsets)
+        cluster.set_offsets(group, offsets, plan.groups.metadata.get(group))
     output.text(f"{counted(len(plan.groups.offsets), 'group')}: offsets set")
 
 

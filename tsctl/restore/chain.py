@@ -76,18 +76,22 @@ def read_batches(chunks: Iterable[bytes], size: int, damage: Callable[[str], Non
                 damage(f"torn batch at position {position}")
             break
         hold(header.size_in_bytes)
-        data = memoryview(held)[at : at + header.size_in_bytes]
-        where = f"batch of base offset {header.base_offset} at position {position}"
-        at, position = at + len(data), position + len(data)
+        whole = header.size_in_bytes
+        data = memoryview(held)[at : at + whole]
+        at, position = at + whole, position + whole
         if batch_crc(header.magic, data[crc_start(header.magic) :]) != header.crc:
-            damage(f"{where}: wrong CRC")
+            damage(f"{_place(header, position - whole)}: wrong CRC")
         elif last >= 0 and not follows(header, last):
-            damage(f"{where}: the batches before it reach {last} already")
+            damage(f"{_place(header, position - whole)}: the batches before it reach {last} already")
         else:
             last = max(last, header.last_offset)
             yield header, data
     for _ in source:
         pass
+
+
+def _place(header: BatchHeader, position: int) -> str:
+    return f"batch of base offset {header.base_offset} at position {position}"
 
 
 def united(copies: Sequence[Iterable[Batch]]) -> Iterator[Batch]:

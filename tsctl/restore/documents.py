@@ -12,7 +12,7 @@ plan by its id, so that no step uses a record of another plan.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
@@ -179,12 +179,14 @@ class GroupsPlan(StoredObject, version=None, expected="the groups of a plan"):
         time: ms since the epoch: they are of this time.
         offsets: by group and partition; each from the start to the end of its partition.
         notes: where offsets and the output of transactions are of different times.
+        metadata: the text that an application committed with an offset, as Kafka Streams does; without the empty ones.
     """
 
     source: str
     time: int | None
     offsets: Mapping[_Text, Mapping[TopicPartition, int]]
     notes: Annotated[tuple[_Text, ...], Presence.MAY_LACK] = ()
+    metadata: Annotated[Mapping[_Text, Mapping[TopicPartition, _Text]], Presence.MAY_LACK] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

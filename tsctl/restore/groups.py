@@ -11,6 +11,7 @@ from typing import Final
 
 from ts_common.archive.snapshots import GroupsSnapshot
 from ts_common.errors import CorruptData
+from ts_common.log_format.varints import read_unsigned_varint
 from ts_common.model import TopicPartition
 from tsctl.restore.documents import GroupsPlan, PartitionPlan
 
@@ -19,7 +20,9 @@ _VERSION: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
 _VALUE: Final = struct.Struct(">hq")  # version, offset
 _NEWEST_KEY: Final = 1
-_NEWEST_VALUE: Final = 4
+_NEWEST_VALUE: Final = 4  # its texts are compact
+_WITH_EPOCH: Final = 3
+_EPOCH_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Commit:
     Attributes:
         time: ms since the epoch: when the coordinator or the agent of the snapshot had it.
         place: partition and offset of its record in `__consumer_offsets`; None if a snapshot has it.
+        metadata: the text that the application committed with it.
         producer: id and epoch of the producer that committed the newest archived record of it; the id is `NO_PRODUCER`
             outside of transactions. None if no record is archived.
     """
@@ -37,13 +41,14 @@ class Commit:
     time: int
     place: tuple[int, int] | None = None
     producer: tuple[int, int] | None = None
+    metadata: str = ""
 
 
 Commits = Mapping[tuple[str, TopicPartition], Commit]
 
 
-def decode_commit(key: bytes | None, value: bytes | None) -> tuple[str, TopicPartition, int] | None:
-    """Return group, partition and offset of a record of `__consumer_offsets`; None for another kind of record.
+def decode_commit(key: bytes | None, value: bytes | None) -> tuple[str, TopicPartition, int, str] | None:
+    """Return group, partition, offset and metadata of a record of `__consumer_offsets`; None for another kind.
 
     Raises:
         CorruptData: it is damaged, or of a later version of Kafka.
@@ -55,11 +60,13 @@ def decode_commit(key: bytes | None, value: bytes | None) -> tuple[str, TopicPar
         topic, position = _string(key, position)
         (number,) = _PARTITION.unpack_from(key, position)
         version, offset = _VALUE.unpack_from(value)
-    except (struct.error, UnicodeDecodeError) as error:
+        if not 0 <= version <= _NEWEST_VALUE:
+            raise CorruptData(f"{OFFSETS_TOPIC}: a value of version {version}; 0 to {_NEWEST_VALUE} are expected")
+        position = _VALUE.size + (_EPOCH_BYTES if version >= _WITH_EPOCH else 0)
+        metadata, _ = _compact_string(value, position) if version == _NEWEST_VALUE else _string(value, position)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise CorruptData(f"{OFFSETS_TOPIC}: a record that is no committed offset: {error}") from error
-    if not 0 <= version <= _NEWEST_VALUE:
-        raise CorruptData(f"{OFFSETS_TOPIC}: a value of version {version}; 0 to {_NEWEST_VALUE} are expected")
-    return group, TopicPartition(topic, number), offset
+    return group, TopicPartition(topic, number), offset, metadata
 
 
 def archived_commits(records: Iterable[tuple[bytes | None, bytes | None, int, int, int]]) -> Commits:
@@ -75,7 +82,7 @@ def archived_commits(records: Iterable[tuple[bytes | None, bytes | None, int, in
     for key, value, time, partition, offset in records:
         commit = decode_commit(key, value)
         if commit is not None:
-            found[commit[0], commit[1]] = Commit(commit[2], time, (partition, offset))
+            found[commit[0], commit[1]] = Commit(commit[2], time, (partition, offset), metadata=commit[3])
     return found
 
 
@@ -89,7 +96,7 @@ def newest_commits(archived: Commits, snapshot: GroupsSnapshot | None) -> Commit
             former = found.get((group, partition))
             if former is None or former.time <= snapshot.time:
                 producer = None if former is None else former.producer
-                found[group, partition] = Commit(committed.offset, snapshot.time, None, producer)
+                found[group, partition] = Commit(committed.offset, snapshot.time, None, producer, committed.metadata)
     return found
 
 
@@ -109,15 +116,27 @@ def plan_groups(
         sources.append("a snapshot of metadata")
         times.append(snapshot.time)
     planned: dict[str, dict[TopicPartition, int]] = {}
+    texts: dict[str, dict[TopicPartition, str]] = {}
     for (group, partition), commit in newest_commits(archived, snapshot).items():
         if (plan := partitions.get(partition)) is not None:
             planned.setdefault(group, {})[partition] = max(plan.start, min(commit.offset, plan.end))
-    return GroupsPlan(" and ".join(sources) or "none", max(times, default=None), planned)
+            if commit.metadata:
+                texts.setdefault(group, {})[partition] = commit.metadata
+    return GroupsPlan(" and ".join(sources) or "none", max(times, default=None), planned, metadata=texts)
 
 
 def _string(data: bytes, position: int) -> tuple[str, int]:
     (length,) = _VERSION.unpack_from(data, position)
-    end = position + _VERSION.size + length
-    if length < 0 or end > len(data):
+    return _text(data, position + _VERSION.size, length)
+
+
+def _compact_string(data: bytes, position: int) -> tuple[str, int]:
+    """Read a text that follows its length plus one, as a varint (KIP-482)."""
+    length, start = read_unsigned_varint(data, position)
+    return _text(data, start, length - 1)
+
+
+def _text(data: bytes, start: int, length: int) -> tuple[str, int]:
+    if not 0 <= length <= len(data) - start:
         raise struct.error(f"a text of {length} bytes")
-    return data[position + _VERSION.size : end].decode(), end
+    return data[start : start + length].decode(), start + length

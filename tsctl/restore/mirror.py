@@ -82,7 +82,7 @@ def prepare(plan: RestorePlan, source: NewCluster, target: NewCluster) -> Create
     for group, offsets in plan.groups.offsets.items():
         # The endpoint has no partition without a segment; `begin_untranslated` sets these.
         if held := {each: offset for each, offset in offsets.items() if plan.partitions[each].steps}:
-            source.set_offsets(group, held)
+            source.set_offsets(group, held, plan.groups.metadata.get(group))
     return replace(created, topics={**former, **created.topics})
 
 

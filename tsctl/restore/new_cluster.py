@@ -126,15 +126,24 @@ class NewCluster:
             for number, each in topic.partitions.items()
         }
 
-    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def set_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+    ) -> None:
         """Set the committed offsets of a group that has no members, without leader epochs.
 
         A consumer that committed an epoch of the old cluster would never get records of the new one.
 
+        Args:
+            metadata: the text of each commit; empty where it lacks one.
+
         Raises:
             ClusterAway, OperatorError: the request failed, also for one of the partitions.
         """
-        theirs = [TheirPartition(each.topic, each.partition, offset) for each, offset in sorted(offsets.items())]
+        texts = metadata or {}
+        theirs = [
+            TheirPartition(each.topic, each.partition, offset, metadata=texts.get(each, ""))
+            for each, offset in sorted(offsets.items())
+        ]
         retried(lambda: self._set_offsets(group, theirs))  # a new cluster creates `__consumer_offsets` now
 
     def _set_offsets(self, group: str, theirs: list[TheirPartition]) -> None:
@@ -327,7 +336,7 @@ def check_offsets(cluster: NewCluster, plan: RestorePlan, created: Created, *, i
 def other_topics(found: Mapping[str, KafkaTopic], created: Created) -> list[str]:
     """Return a message for each created topic that the cluster lacks, or has under another id."""
     return [
-        f"topic {name}: another id"
+        f"topic {name}: another id, or it is deleted"
         for name, topic_id in created.topics.items()
         if name not in found or found[name].topic_id != topic_id
     ]

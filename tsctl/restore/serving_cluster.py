@@ -229,8 +229,7 @@ def move_home(
     """
     if not plan.is_served:
         raise QueryError("all brokers are new, so the replicas are where they belong; continue with `finish`")
-    if wrong := other_topics(cluster.reading.topics(), created):
-        raise QueryError(f"{'; '.join(wrong[:_MOST])}. Delete it, and begin again with another directory")
+    _check_topics(cluster, created)
     homes = {name: list(part.homes) for name, part in plan.partitions.items()}
     found = cluster.replicas()
     if all(found.get(name, ([],))[0] == list(part.replicas) for name, part in plan.partitions.items()):
@@ -243,7 +242,7 @@ def move_home(
         with cluster.connect(next(iter(cluster.brokers().values()))) as connection:
             reassign(connection, moving)
         note(f"{len(moving)} partitions: being moved to brokers {brokers}")
-        _wait_until_home(cluster, homes, note)
+        _wait_until_home(cluster, homes, created, note)
     for broker in brokers:
         if cluster.setting_of_broker(broker, RATE) in _UNSET | {str(rate)}:  # another reassignment can have set its own
             cluster.configure_broker(broker, RATE, None)
@@ -276,12 +275,21 @@ def _throttle(cluster: NewCluster, plan: RestorePlan, brokers: Sequence[int], ra
             cluster.configure_broker(broker, RATE, str(rate))
 
 
+def _check_topics(cluster: NewCluster, created: Created) -> None:
+    if wrong := other_topics(cluster.reading.topics(), created):
+        raise QueryError(f"{'; '.join(wrong[:_MOST])}. Delete it, and begin again with another directory")
+
+
 def _wait_until_home(
-    cluster: NewCluster, homes: Mapping[TopicPartition, Sequence[int]], note: Callable[[str], None]
+    cluster: NewCluster,
+    homes: Mapping[TopicPartition, Sequence[int]],
+    created: Created,
+    note: Callable[[str], None],
 ) -> None:
     left = len(homes)
     while left:
         time.sleep(_POLL_SECONDS)
+        retried(lambda: _check_topics(cluster, created))
         found = retried(cluster.replicas)
         now = sum(
             name not in found or found[name][0] != list(each) or not set(each) <= set(found[name][1])

@@ -7,6 +7,7 @@ import pytest
 from tests.tsctl.restore.test_loss import part
 from ts_common.archive.snapshots import GroupOffset, GroupsSnapshot
 from ts_common.errors import CorruptData
+from ts_common.log_format.varints import unsigned_varint
 from ts_common.model import TopicPartition
 from tsctl.restore.groups import archived_commits, decode_commit, plan_groups
 
@@ -18,22 +19,26 @@ def key(group: str, topic: str, partition: int, version: int = 1) -> bytes:
     return struct.pack(">h", version) + texts + struct.pack(">i", partition)
 
 
-def value(offset: int, version: int = 3) -> bytes:
+def value(offset: int, version: int = 3, metadata: bytes = b"") -> bytes:
     """Return a value as each version of Kafka writes it."""
+    text = struct.pack(">h", len(metadata)) + metadata
+    compact = unsigned_varint(len(metadata) + 1) + metadata
     ends = {
-        0: struct.pack(">h", 0) + struct.pack(">q", 9),
-        1: struct.pack(">h", 0) + struct.pack(">qq", 9, 9),
-        2: struct.pack(">h", 0) + struct.pack(">q", 9),
-        3: struct.pack(">i", 7) + struct.pack(">h", 0) + struct.pack(">q", 9),
-        4: struct.pack(">i", 7) + b"\x01" + struct.pack(">q", 9) + b"\x01\x00\x10" + bytes(16),
+        0: text + struct.pack(">q", 9),
+        1: text + struct.pack(">qq", 9, 9),
+        2: text + struct.pack(">q", 9),
+        3: struct.pack(">i", 7) + text + struct.pack(">q", 9),
+        4: struct.pack(">i", 7) + compact + struct.pack(">q", 9) + b"\x01\x00\x10" + bytes(16),
     }
     return struct.pack(">hq", version, offset) + ends[version]
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_each_version_of_a_committed_offset_is_read(version: int) -> None:
-    """Kafka 4.1 writes version 4."""
-    assert decode_commit(key("g", "t", 1), value(4711, version)) == ("g", T1, 4711)
+    """Kafka 4.1 writes version 4; Kafka Streams has its own text in each commit, which can be longer than 127 bytes."""
+    for text in ("", "AgAAAZ", "z" * 300):
+        found = decode_commit(key("g", "t", 1), value(4711, version, text.encode()))
+        assert found == ("g", T1, 4711, text)
 
 
 def test_state_of_groups_and_tombstones_are_no_offsets() -> None:
@@ -42,7 +47,10 @@ def test_state_of_groups_and_tombstones_are_no_offsets() -> None:
     assert decode_commit(key("g", "t", 0), None) is None
 
 
-@pytest.mark.parametrize("damaged", [value(5, 3)[:6], struct.pack(">hq", 9, 5)])
+@pytest.mark.parametrize(
+    "damaged",
+    [value(5, 3)[:6], value(5, 4)[:14], value(5, 4, b"cut")[:17], value(5, 3, b"cut")[:17], struct.pack(">hq", 9, 5)],
+)
 def test_a_damaged_offset_is_an_error(damaged: bytes) -> None:
     """It is truncated, or of a later version."""
     with pytest.raises(CorruptData, match="__consumer_offsets"):
@@ -53,12 +61,13 @@ def test_the_later_of_record_and_snapshot_counts_within_the_partition() -> None:
     """Offsets are lowered to the end and raised to the start; partitions that are not restored are left out."""
     archived = [
         (key("old", "t", 0), value(40), 100, 0, 0),
-        (key("new", "t", 0), value(60), 300, 0, 1),
+        (key("new", "t", 0), value(60, 4, b"of new"), 300, 0, 1),
         (key("low", "t", 0), value(1), 300, 0, 2),
         (key("high", "t", 0), value(900), 300, 0, 3),
         (key("old", "gone", 0), value(5), 300, 0, 4),
     ]
-    snapshot = GroupsSnapshot(200, {name: {T0: GroupOffset(50, 7, "")} for name in ("old", "new", "listed")})
+    snapshot = GroupsSnapshot(200, {name: {T0: GroupOffset(50, 7, f"of {name}")} for name in ("old", "new", "listed")})
     found = plan_groups(archived_commits(archived), snapshot, {T0: part(10, 100)})
     expected = {"old": 50, "new": 60, "low": 10, "high": 100, "listed": 50}
     assert ({group: offsets[T0] for group, offsets in found.offsets.items()}, found.time) == (expected, 300)
+    assert found.metadata == {name: {T0: f"of {name}"} for name in ("old", "new", "listed")}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.kafka.tools import CONFIGS, output_of
@@ -174,7 +174,7 @@ def test_finish_sets_groups_once_after_all_hosts_and_before_configurations(
     created = create_topics(cluster, plan)
     one_broker.produce("finished", [Record(b"v")] * 9, partition=0)
     held = replace(part(0, 9), replicas=(1,))
-    groups = GroupsPlan("a snapshot of metadata", 1, {"once": {partition: 4}})
+    groups = GroupsPlan("a snapshot", 1, {"once": {partition: 4}}, metadata={"once": {partition: "of Streams"}})
     plan = replace(plan, topics={"finished": replace(plan.topics["finished"], partitions={0: held})}, groups=groups)
     plan.save(RestoreDirectory.plan_file(tmp_path))
     created.save(tmp_path / "created.json")
@@ -185,6 +185,9 @@ def test_finish_sets_groups_once_after_all_hosts_and_before_configurations(
     skipped = run(*finish, "--configurations")
     assert (skipped.code, "groups.json: missing; run `tsctl restore finish` without" in skipped.err) == (2, True)
     assert "1 group: offsets set" in run(*finish).out
+    asked = cluster.reading.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("once")])
+    (committed,) = asked["once"].result(60).topic_partitions
+    assert (committed.offset, committed.metadata) == (4, "of Streams")
     cluster.set_offsets("once", {partition: 7})
     assert "are left as they are; to set them again, remove" in run(*finish).out
     assert cluster.reading.group_offsets("once") == {partition: 7}

@@ -1,5 +1,6 @@
 """What `create` refuses while a cluster serves: each of it would lose records, or restore wrong ones."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -97,6 +98,22 @@ def test_the_partitions_of_another_topic_are_not_moved() -> None:
     cluster = cast("NewCluster", SimpleNamespace(reading=SimpleNamespace(topics=lambda: topics)))
     with pytest.raises(QueryError, match="topic t: another id"):
         move_home(cluster, PLAN, Created("p", "kafka", {"t": "A" * 22}), 1, lambda _: None)
+
+
+def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partitions never reach their homes."""
+    monkeypatch.setattr("tsctl.restore.serving_cluster._POLL_SECONDS", 0)
+    monkeypatch.setattr("tsctl.restore.serving_cluster.reassign", lambda *_: None)
+    answers = iter([{"t": KafkaTopic("A" * 22, (0,))}] * 3)
+    cluster = SimpleNamespace(
+        reading=SimpleNamespace(topics=lambda: next(answers, {})),
+        replicas=lambda: {T0: ([9, 1], [9], 9)},
+        setting_of_broker=lambda *_: "",
+        brokers=lambda: {1: "a:1"},
+        connect=lambda _: nullcontext(),
+    )
+    with pytest.raises(QueryError, match="topic t: another id, or it is deleted"):
+        move_home(cast("NewCluster", cluster), PLAN, Created("p", "kafka", {"t": "A" * 22}), None, lambda _: None)
 
 
 def test_the_throttle_of_another_reassignment_stays() -> None:
