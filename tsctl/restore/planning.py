@@ -107,6 +107,8 @@ def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None
         planned.notes.append(view.warning)
     if catalog.keys.partition.topic in UNCUT and end is None:
         at = None
+    if end is not None and end > view.end:
+        raise QueryError(f"--end {view.partition}={end}: the archive ends at {view.end}; choose an offset up to it")
     if end is not None and end < view.end:
         planned.end = _edge(planned, lambda header: header.last_offset >= end, view.start)
     elif at is not None and end is None:

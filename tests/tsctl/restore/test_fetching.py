@@ -293,7 +293,9 @@ def test_a_cut_is_at_the_edge_of_a_batch(archive: MadeArchive) -> None:
     archive.put_segment("t", 0, batches(*steps(0, 100)))  # record n has the time 1000 + n
     archive.commit("t", 100)
     assert [plan_of(archive, at=at).end for at in (1000 + 54, 1000 + 59, 999, 5000)] == [50, 60, 0, 100]
-    assert [plan_of(archive, end=end).end for end in (54, 60, 500)] == [50, 60, 100]
+    assert [plan_of(archive, end=end).end for end in (54, 60, 100)] == [50, 60, 100]
+    with pytest.raises(QueryError, match="--end t-0=101: the archive ends at 100"):
+        plan_of(archive, end=101)
 
 
 def test_a_cut_by_time_notes_records_without_a_timestamp(archive: MadeArchive) -> None:
