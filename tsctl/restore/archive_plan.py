@@ -6,6 +6,7 @@ A command and a drill make it; `tsctl.restore.plan_making` makes the plan of wha
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +16,12 @@ from ts_common.json_objects import parse_fields
 from ts_common.model import TopicPartition
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.timestamps import milliseconds_of
+from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import ArchiveOptions, HeldTopic, OpenArchive
 from tsctl.output import Output
 from tsctl.restore.documents import RestorePlan, Seed
 from tsctl.restore.exactly_once import with_producers
-from tsctl.restore.groups import OFFSETS_TOPIC, Commits, archived_commits
+from tsctl.restore.groups import OFFSETS_TOPIC, Commits, Lifetime, archived_commits
 from tsctl.restore.plan_making import Snapshots, Wanted, make_plan
 from tsctl.restore.planning import INTERNAL
 from tsctl.restore.transactions import Coordinated
@@ -46,25 +48,27 @@ def plan_archive(
     """
     found = archive.topics(topics, incarnation=wanted.incarnation)
     held = [entry for entry in found if entry.topic.name not in INTERNAL]
+    names = [entry.topic.name for entry in held]
+    lifetimes = dict(zip(names, in_threads(partial(_lifetime, archive), held), strict=True))
     if not wanted.first:
         snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
     else:
-        ids = {entry.topic.name: _ids(entry, archive) for entry in held}
+        ids = {name: lifetime.ids for name, lifetime in lifetimes.items()}
         snapshots = Snapshots.of_deleted(archive.stores, archive.keys, wanted.at, ids)
     committed: Commits = {}
     if OFFSETS_TOPIC in archive.known_names():
         (offsets,) = archive.topics((OFFSETS_TOPIC,))
         committed = with_producers(archived_commits(_committed(given, wanted.at, output)), offsets)
     locations = [store.location for store in archive.stores]
-    made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations, coordinated)
+    made = make_plan(held, wanted, snapshots, committed, archive.keys.cluster, locations, coordinated, lifetimes)
     if topics or snapshots.cluster is None:
         return made
     return replace(made, absent=tuple(sorted(snapshots.cluster.topics.keys() - made.topics.keys() - INTERNAL)))
 
 
-def _ids(entry: HeldTopic, archive: OpenArchive) -> set[str]:
+def _lifetime(archive: OpenArchive, entry: HeldTopic) -> Lifetime:
     known, _ = read_incarnations(entry.store, archive.keys, entry.topic.name)
-    return {each.topic_id for each in known.entries if each.directory == entry.topic.directory}
+    return Lifetime.of(known, entry.topic.directory)
 
 
 def wanted_of(

@@ -20,7 +20,7 @@ from tsctl.archive_options import HeldTopic
 from tsctl.restore.commands_for import commands_of
 from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, Seed, TopicPlan
 from tsctl.restore.exactly_once import group_notes
-from tsctl.restore.groups import Commits, newest_commits, plan_groups
+from tsctl.restore.groups import Commits, Lifetimes, newest_commits, plan_groups
 from tsctl.restore.markers import end_transactions
 from tsctl.restore.planning import Planned, new_plan_id, plan_partition, replicas_of
 from tsctl.restore.transactions import Coordinated, naming
@@ -172,11 +172,13 @@ def make_plan(
     cluster: str,
     locations: Sequence[str],
     coordinated: Sequence[Coordinated] = (),
+    lifetimes: Lifetimes | None = None,
 ) -> RestorePlan:
     """Return the plan.
 
     Args:
         topics: of the archive, without Kafka's internal ones.
+        lifetimes: of topics that followed others of their names, or were followed by them.
         committed: offsets of the archived `__consumer_offsets`, with their producers.
         coordinated: as in `end_transactions`.
 
@@ -213,8 +215,8 @@ def make_plan(
         seed=wanted.seed,
         notes=snapshots.notes,
     )
-    groups = plan_groups(committed, snapshots.groups, plan.partitions)
-    commits = newest_commits(committed, snapshots.groups)
+    groups = plan_groups(committed, snapshots.groups, plan.partitions, lifetimes or {})
+    commits = newest_commits(committed, snapshots.groups, lifetimes or {})
     notes = group_notes({name: each for name, each in commits.items() if name[0] in groups.offsets}, planned, ended)
     return replace(plan, groups=replace(groups, notes=notes))
 
