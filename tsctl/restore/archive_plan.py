@@ -4,13 +4,14 @@ A command and a drill make it; `tsctl.restore.plan_making` makes the plan of wha
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.restored import Restored
 from ts_common.errors import ConfigurationError
 from ts_common.json_objects import parse_fields
 from ts_common.model import TopicPartition
@@ -49,7 +50,8 @@ def plan_archive(
     found = archive.topics(topics, incarnation=wanted.incarnation)
     held = [entry for entry in found if entry.topic.name not in INTERNAL]
     names = [entry.topic.name for entry in held]
-    lifetimes = dict(zip(names, in_threads(partial(_lifetime, archive), held), strict=True))
+    restored = {store.location: Restored.read(store, archive.keys.restored) for store in archive.stores}
+    lifetimes = dict(zip(names, in_threads(partial(_lifetime, archive, restored), held), strict=True))
     if not wanted.first:
         snapshots = Snapshots.read(archive.stores, archive.keys, wanted.at)
     else:
@@ -66,9 +68,9 @@ def plan_archive(
     return replace(made, absent=tuple(sorted(snapshots.cluster.topics.keys() - made.topics.keys() - INTERNAL)))
 
 
-def _lifetime(archive: OpenArchive, entry: HeldTopic) -> Lifetime:
+def _lifetime(archive: OpenArchive, restored: Mapping[str, Restored | None], entry: HeldTopic) -> Lifetime:
     known, _ = read_incarnations(entry.store, archive.keys, entry.topic.name)
-    return Lifetime.of(known, entry.topic.directory)
+    return Lifetime.of(known, entry.topic.directory, restored.get(entry.store.location))
 
 
 def wanted_of(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.restored import Restored
 from ts_common.archive.snapshots import GroupsSnapshot
 from ts_common.errors import CorruptData
 from ts_common.log_format.varints import read_unsigned_varint
@@ -69,11 +70,15 @@ class Lifetime:
     until: int | None = None
 
     @classmethod
-    def of(cls, known: Incarnations, directory: str) -> "Lifetime":
-        """Return that of one incarnation."""
-        ids = frozenset(each.topic_id for each in known.entries if each.directory == directory)
-        first = next((n for n, each in enumerate(known.entries) if each.directory == directory), 0)
-        later = (each.made for each in known.entries[first:] if each.directory != directory)
+    def of(cls, known: Incarnations, directory: str, restored: Restored | None = None) -> "Lifetime":
+        """Return that of one incarnation; it begins with the oldest one of this archive that it was restored from."""
+        lived = _restored_from(directory, known, restored)
+        places = [n for n, each in enumerate(known.entries) if each.directory in lived]
+        if not places:
+            return cls()
+        first, last = places[0], places[-1]
+        later = (each.made for each in known.entries[last + 1 :])
+        ids = frozenset(known.entries[n].topic_id for n in places)
         return cls(ids, known.entries[first].made if first else None, next(later, None))
 
     def has(self, commit: Commit) -> bool:
@@ -81,6 +86,17 @@ class Lifetime:
         if commit.topic_id is not None and self.ids:
             return commit.topic_id in self.ids
         return (self.since or 0) <= commit.time and (self.until is None or commit.time < self.until)
+
+
+def _restored_from(directory: str, known: Incarnations, restored: Restored | None) -> set[str]:
+    """Return a directory and its former places among the same incarnations: they have the same offsets."""
+    held, found = {each.directory for each in known.entries}, {directory}
+    while restored is not None and (topic := restored.topics.get(directory)) is not None:
+        directory = topic.directory
+        if topic.url is not None or directory not in held - found:
+            break
+        found.add(directory)
+    return found
 
 
 Lifetimes = Mapping[str, Lifetime]  # by topic; one that is missing was the only one of its name

@@ -7,6 +7,7 @@ import pytest
 
 from tests.tsctl.restore.test_loss import part
 from ts_common.archive.incarnations import Incarnation, Incarnations
+from ts_common.archive.restored import Restored, RestoredTopic
 from ts_common.archive.snapshots import GroupOffset, GroupsSnapshot
 from ts_common.errors import CorruptData
 from ts_common.log_format.varints import unsigned_varint
@@ -78,7 +79,7 @@ def test_the_later_of_record_and_snapshot_counts_within_the_partition() -> None:
 def test_an_offset_of_an_earlier_topic_of_the_name_does_not_count() -> None:
     """Lowered to the end of the new topic, it would hide all of its records from the group.
 
-    Kafka 4.1 stores the topic id; before, the time of the commit decides.
+    Kafka 4.1 stores the topic id; before, the time of the commit decides. A restored topic continues the offsets.
     """
     ids = [bytes([n]) * 16 for n in (1, 2)]
     names = [urlsafe_b64encode(each).rstrip(b"=").decode() for each in ids]
@@ -92,9 +93,13 @@ def test_an_offset_of_an_earlier_topic_of_the_name_does_not_count() -> None:
         ]
     )
     snapshot = GroupsSnapshot(1100, {"live": {T0: GroupOffset(40, 7, "")}})
-    found = {}
-    for directory in ("t", "t~2"):
-        lifetimes = {"t": Lifetime.of(known, directory)}
-        planned = plan_groups(archived, snapshot, {T0: part(10, 50)}, lifetimes)
-        found[directory] = {group: offsets[T0] for group, offsets in planned.offsets.items()}
-    assert found == {"t": {"of the first": 50, "before": 50}, "t~2": {"of the second": 20, "after": 30, "live": 40}}
+
+    def planned(lifetime: Lifetime) -> dict[str, int]:
+        groups = plan_groups(archived, snapshot, {T0: part(10, 50)}, {"t": lifetime})
+        return {group: offsets[T0] for group, offsets in groups.offsets.items()}
+
+    first, second = {"of the first": 50, "before": 50}, {"of the second": 20, "after": 30, "live": 40}
+    assert planned(Lifetime.of(known, "t")) == first
+    assert planned(Lifetime.of(known, "t~2")) == second
+    topic = RestoredTopic(None, "prod", 0, "t", {})
+    assert planned(Lifetime.of(known, "t~2", Restored(1, "", {"t~2": topic}))) == {**first, **second}
