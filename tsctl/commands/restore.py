@@ -122,15 +122,14 @@ def plan(
         raise QueryError(f"{path}: exists; a plan is not changed. Use another directory, or remove this one")
     with open_archive(given.name(), output.warn) as archive:
         coordinated: tuple[Coordinated, ...] = ()
-        notes: tuple[str, ...] = ()
         if bootstrap_server is not None:
             from tsctl.restore.serving_cluster import read_coordinated, restart_notes  # noqa: PLC0415  (librdkafka)
 
             cluster = _new_cluster(bootstrap_server, command_config, wanted.seed)
             coordinated = read_coordinated(cluster, wanted.seed)
-            notes = (*restart_notes(cluster, wanted.restarted),) if wanted.restarted else ()
         made = plan_archive(given, archive, topics or (), wanted, output, coordinated)
-        made = replace(made, notes=(*made.notes, *notes))
+        if made.restarted:
+            made = replace(made, notes=(*made.notes, *restart_notes(cluster, made.restarted)))
     text = "\n".join(plan_text(made, rate, now_ms()))
     with disk_errors():
         directory.mkdir(parents=True, exist_ok=True)
@@ -177,6 +176,7 @@ def create(
     with ExitStack() as opened:
         old = None if no_archive else opened.enter_context(open_archive(_archive_of(plan, given), output.warn))
         if plan.is_served:
+            restored.check_unplaced()
             if old is not None:
                 check_unchanged(old, plan)
             check_serving(plan, Serving.read(cluster, plan))
@@ -217,7 +217,7 @@ def fetch(
         record = run.fetch(archive, allowance, advance)
     for place in run.damaged:
         output.warn(f"left out, as the old broker's file was damaged there: {place}")
-    _said(output, record, "fetched", "when all hosts have fetched, stop all brokers cleanly; then tsctl restore place")
+    _said(output, record, "fetched", _after_fetch(restored.plan))
 
 
 @restore.command("place")
@@ -274,10 +274,13 @@ def move(
     from tsctl.restore.serving_cluster import move_home  # noqa: PLC0415  (librdkafka)
 
     restored.check_hosts(Done.PLACED)
-    if restored.plan.restarted:  # clients reach the topic, and not its records yet
-        _set_offsets_once(restored, cluster, output)
+
+    def set_groups() -> None:
+        if restored.plan.restarted:  # with a seed, `create` has set them
+            _set_offsets_once(restored, cluster, output)
+
     rate = None if throttle is None else throttle * _MEGABYTE
-    left = move_home(cluster, restored.plan, restored.created(), rate, output.text)
+    left = move_home(cluster, restored.plan, restored.created(), rate, output.text, set_groups)
     if (seed := restored.plan.seed) is not None:
         if left:
             raise QueryError(
@@ -371,11 +374,10 @@ def finish(
             output.text(line)
         output.text("next: tsctl restore finish --configurations")
         return
-    if not is_mirrored and not restored.plan.is_served and plan.groups.offsets and restored.groups_set() is None:
-        raise QueryError(
-            f"{restored.groups_file}: missing; run `tsctl restore finish` without --configurations first: it sets the "
-            "offsets of the groups"
-        )
+    sets_groups = not is_mirrored and restored.plan.seed is None  # with a seed, `create` has
+    if sets_groups and plan.groups.offsets and restored.groups_set() is None:
+        former = "move` first" if restored.plan.restarted else "finish` without --configurations first"
+        raise QueryError(f"{restored.groups_file}: missing; run `tsctl restore {former}: it sets the groups' offsets")
     deleted = False
     defaults = cluster.reading.retention_defaults(plan.brokers)
     for name, topic in plan.topics.items():
@@ -394,8 +396,16 @@ def _where_no_agent(plan: RestorePlan) -> str:
     if plan.seed is not None:
         return f"next to broker {plan.seed.broker}"
     if plan.restarted:
-        return f"next to brokers {', '.join(map(str, plan.brokers))} before `move` has ended"
+        return f"next to {' or '.join(f'broker {each}' for each in plan.restarted)} before `move` has ended"
     return "before `finish`"
+
+
+def _after_fetch(plan: RestorePlan) -> str:
+    if plan.seed is not None:
+        return f"stop broker {plan.seed.broker} cleanly, and only this one; then tsctl restore place"
+    if plan.restarted:
+        return "when all hosts have fetched: tsctl restore place, for one broker at a time, while it runs"
+    return "when all hosts have fetched, stop all brokers cleanly; then tsctl restore place"
 
 
 def _archive_of(plan: RestorePlan, given: ArchiveOptions) -> ArchiveName:

@@ -469,6 +469,20 @@ class RestoreDirectory:
         """Return a host's record; None if the file does not exist."""
         return self._own(HostRecord.load(self.host_file(broker)))
 
+    def check_unplaced(self) -> None:
+        """Check that no host has placed its files: a repeated `create` would fence a topic that has its records.
+
+        Raises:
+            QueryError: a host has.
+        """
+        for broker in self.plan.brokers:
+            record = self.host(broker)
+            if record is not None and record.done is Done.PLACED:
+                raise QueryError(
+                    f"broker {broker} has placed its files ({self.host_file(broker).name}), so the topics were created "
+                    "before; continue with `place` or `move`, or begin again with another directory"
+                )
+
     def check_hosts(self, least: Done) -> None:
         """Check that every host has done a step, and that the replicas of each partition are equal.
 

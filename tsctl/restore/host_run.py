@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from ts_common.errors import OperatorError, QueryError
+from ts_common.errors import OperatorError, QueryError, TransientError
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.archive_options import OpenArchive
@@ -21,7 +21,9 @@ from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, w
 
 _THREADS: Final = 4  # partitions that are fetched at once
 _INDEX_SHARE: Final = 200  # indexes need less than a part of this size of their segments
+_KEPT_SHARE: Final = 20  # such a part of a serving broker's disk stays free: its other topics grow meanwhile
 _STOP_SECONDS: Final = 0.1  # between two looks at a broker that stops
+_WATCH_SECONDS: Final = 2.0  # between two checks of the cluster until it does
 
 _MOST_MARKER_BYTES: Final = 1 << 20  # of a log that has no record
 
@@ -110,23 +112,39 @@ class HostRun:
         """Return once the broker is stopped. No line is printed before it can be stopped without harm to other topics.
 
         Args:
-            check: raises if it cannot; gets the broker's id if it is stopped already, else None.
+            check: raises if it cannot; gets the broker's id if it is stopped already, or stops, else None.
             note: is called with a line for the operator.
 
         Raises:
-            QueryError: a host has not fetched its files, or this one was checked before.
-            Others: of `check`.
+            QueryError: a host has not fetched its files, this one was checked before, or a producer wrote records.
+            Others: of `check`, also if another broker stops while this one runs.
         """
         self._check_unchecked()
         self._check_writable()
         self._directory.check_hosts(Done.FETCHED)
         broker = self._host.broker
         with disk_errors():
+            self._check_empty({name: self._staged(name) for name in self.places})
             check(None if self._host.runs else broker)
             if self._host.runs:
                 note(f"every replica is in sync: stop broker {broker} cleanly now; its files are placed at once")
-            while self._host.runs:
-                time.sleep(_STOP_SECONDS)
+            self._watch(check)
+
+    def _watch(self, check: Callable[[int | None], None]) -> None:
+        """Return once the broker is stopped; the line that let it stop holds only while `check` does."""
+        due = time.monotonic() + _WATCH_SECONDS
+        while self._host.runs:
+            time.sleep(_STOP_SECONDS)
+            if time.monotonic() < due:
+                continue
+            try:
+                check(self._host.broker)
+            except TransientError:
+                pass  # the broker that answers can be the one that stops
+            except QueryError:
+                if self._host.runs:
+                    raise
+            due = time.monotonic() + _WATCH_SECONDS
 
     def place(self) -> HostRecord:
         """Move the files into place while the broker is stopped, and leave the record; the broker stays locked.
@@ -248,7 +266,8 @@ class HostRun:
             path_of[device] = directory.parent
         for device, wanted in needed.items():
             advice = "give the broker more log dirs and move partitions there while it is stopped"
-            check_space(path_of[device], wanted, advice)
+            kept = shutil.disk_usage(path_of[device]).total // _KEPT_SHARE if self._directory.plan.restarted else 0
+            check_space(path_of[device], wanted + kept, advice)
 
     def _record(self, done: Done, states: Mapping[TopicPartition, Staged]) -> HostRecord:
         partitions = {name: replica_of(state) for name, state in states.items()}

@@ -38,6 +38,14 @@ PERMISSIVE: Final = {
 }
 _LEADER_SECONDS: Final = 120
 _POLL_SECONDS: Final = 0.2
+# librdkafka calls none of them retriable: a broker that was restarted loads the groups that it coordinates.
+_COORDINATOR_MOVES: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
 _T = TypeVar("_T")
 
 
@@ -91,9 +99,12 @@ class NewCluster:
         Raises:
             ClusterAway, OperatorError: the request failed.
         """
-        asked = self.reading.admin.describe_consumer_groups([group], request_timeout=REQUEST_SECONDS)
-        found = self._wait(asked[group], f"group {group}", {KafkaError.GROUP_ID_NOT_FOUND})
+        found = retried(lambda: self._described(group))
         return [] if found is None else [each.client_id for each in found.members]
+
+    def _described(self, group: str) -> Any:
+        asked = self.reading.admin.describe_consumer_groups([group], request_timeout=REQUEST_SECONDS)
+        return self._wait(asked[group], f"group {group}", {KafkaError.GROUP_ID_NOT_FOUND})
 
     def create(self, topic: str, replicas: Sequence[Sequence[int]], configurations: Mapping[str, str]) -> None:
         """Create a topic; it may exist already.
@@ -234,7 +245,8 @@ def _translated(error: KafkaError, about: str) -> Exception:
     message = f"{about}: {error.str()}"
     if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
         return OperatorError(f"{message}: the group has members; stop its consumers, then repeat the command")
-    return ClusterAway(message) if error.retriable() else OperatorError(message)
+    is_away = error.retriable() or error.code() in _COORDINATOR_MOVES
+    return ClusterAway(message) if is_away else OperatorError(message)
 
 
 def create_topics(cluster: NewCluster, plan: RestorePlan, configurations: Mapping[str, str] = UNLIMITED) -> Created:

@@ -165,7 +165,7 @@ def restart_notes(cluster: NewCluster, restarted: Sequence[int]) -> Iterator[str
     needed = sorted(
         topic for topic, replicas in least.items() if 1 < replicas <= int(settings[topic].get(_MIN_IN_SYNC, "1"))
     )
-    stopped = f"while one of the brokers {', '.join(map(str, restarted))} is stopped"
+    stopped = f"while {' or '.join(f'broker {each}' for each in restarted)} is stopped"
     if alone:
         yield f"{stopped}, partitions there have no leader, because they have one replica: {listed(alone)}"
     if needed:
@@ -215,13 +215,19 @@ def _accepts(address: str) -> bool:
 
 
 def move_home(
-    cluster: NewCluster, plan: RestorePlan, created: Created, rate: int | None, note: Callable[[str], None]
+    cluster: NewCluster,
+    plan: RestorePlan,
+    created: Created,
+    rate: int | None,
+    note: Callable[[str], None],
+    set_groups: Callable[[], None] = lambda: None,
 ) -> list[str]:
     """Move the partitions to their homes; return what other replicas the seed has. It can be repeated.
 
     Args:
         rate: bytes per second that each home fetches; None for no throttle.
         note: is called with a line for each change.
+        set_groups: is called once the topics are those of the restore: an offset would count in any other one.
 
     Raises:
         QueryError: a partition is not as planned, all brokers are new, or another throttle is set.
@@ -235,6 +241,7 @@ def move_home(
     if all(found.get(name, ([],))[0] == list(part.replicas) for name, part in plan.partitions.items()):
         check_offsets(cluster, plan, created)
         note(f"{len(homes)} partitions: start and end as planned, on brokers {list(plan.brokers)}")
+    set_groups()
     brokers = sorted({broker for each in homes.values() for broker in each})
     _throttle(cluster, plan, brokers, rate)
     moving = {name: each for name, each in homes.items() if found.get(name, ([],))[0] != each}

@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -34,6 +35,7 @@ from tsctl.restore.documents import (
 )
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host, place, replica_of
+from tsctl.verify.kafka_cluster import ClusterAway
 
 TOPIC_ID = "5fWnyHqTQDqQDqQDqQDqQA"
 T0 = TopicPartition("t", 0)
@@ -109,6 +111,24 @@ def brokers(tmp_path: Path) -> list[Broker]:
     RestorePlan("p", 1, "prod", (), None, topics, GroupsPlan("none", None, {}), ()).save(restore / "plan.json")
     Created("p", "kafka", {"t": TOPIC_ID}).save(restore / "created.json")
     return [Broker(archive, restore, tmp_path / f"broker-{number}", number) for number in (1, 2)]
+
+
+@contextmanager
+def running(broker: Broker) -> Iterator[Callable[[], None]]:
+    """Run a broker: a process that holds its lock. Yields what stops it."""
+    lock = broker.log_dirs[1] / ".lock"
+    with subprocess.Popen([sys.executable, "-c", _HOLD, str(lock)], stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+
+        def stop() -> None:
+            process.kill()
+            process.wait()
+
+        try:
+            yield stop
+        finally:
+            stop()
 
 
 def test_placed_files_replace_the_empty_log_and_its_checkpoints(brokers: list[Broker]) -> None:
@@ -224,13 +244,8 @@ def test_a_running_or_killed_broker_is_refused(brokers: list[Broker]) -> None:
     """Kafka locks `.lock`, and removes the mark of a clean stop at its start."""
     for broker in brokers:
         broker.record()
-    lock = brokers[0].log_dirs[0] / ".lock"
-    with subprocess.Popen([sys.executable, "-c", _HOLD, str(lock)], stdin=-1, stdout=-1, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        with pytest.raises(QueryError, match="broker 1 runs"):
-            brokers[0].run.place()
-        process.communicate("")
+    with running(brokers[0]), pytest.raises(QueryError, match="broker 1 runs"):
+        brokers[0].run.place()
     (brokers[0].log_dirs[0] / ".kafka_cleanshutdown").unlink()
     with pytest.raises(QueryError, match="did not stop cleanly"):
         brokers[0].run.place()
@@ -240,18 +255,66 @@ def test_place_waits_until_the_broker_is_stopped(brokers: list[Broker]) -> None:
     """Other topics lose a broker for the shortest time; the check is before its stop."""
     for broker in brokers:
         broker.record()
-    lock, seen = brokers[0].log_dirs[1] / ".lock", list[object]()
-    with subprocess.Popen([sys.executable, "-c", _HOLD, str(lock)], stdin=-1, stdout=-1, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    seen: list[object] = []
+    with running(brokers[0]) as stop:
 
-        def stop(line: str) -> None:
+        def note(line: str) -> None:
             seen.append(line)
-            process.communicate("")
+            stop()
 
-        brokers[0].run.wait_until_stopped(seen.append, stop)
+        brokers[0].run.wait_until_stopped(seen.append, note)
     brokers[0].run.wait_until_stopped(seen.append, seen.append)
     assert seen == [None, "every replica is in sync: stop broker 1 cleanly now; its files are placed at once", 1]
+
+
+def test_a_broker_with_records_of_a_producer_is_not_stopped(brokers: list[Broker]) -> None:
+    """The placing would refuse them, so the stop would be in vain; the same counts for files that are incomplete."""
+    for broker in brokers:
+        broker.record()
+    log = brokers[0].partition / f"{0:020d}.log"
+    with running(brokers[0]):
+        log.write_bytes(batches((0, 5)))
+        with pytest.raises(QueryError, match="records of t-0 are there"):
+            brokers[0].run.wait_until_stopped(lambda _: None, pytest.fail)
+        log.write_bytes(b"")
+        shutil.rmtree(brokers[0].partition / "restore")
+        with pytest.raises(QueryError, match="its files are not complete"):
+            brokers[0].run.wait_until_stopped(lambda _: None, pytest.fail)
+
+
+def test_a_broker_is_not_stopped_once_another_one_is(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two placings wait in two terminals: the second broker's stop would remove the last replica of other topics."""
+    monkeypatch.setattr("tsctl.restore.host_run._WATCH_SECONDS", 0)
+    for broker in brokers:
+        broker.record()
+    checked: list[int | None] = []
+    answers: list[Exception] = [ClusterAway("no answer"), QueryError("other-0: a replica is out of sync")]
+
+    def check(stopped: int | None) -> None:
+        checked.append(stopped)
+        if stopped is not None:
+            raise answers.pop(0)
+
+    with running(brokers[0]), pytest.raises(QueryError, match="other-0: a replica is out of sync"):
+        brokers[0].run.wait_until_stopped(check, lambda _: None)
+    assert checked == [None, 1, 1]
+
+
+def test_a_broker_that_stops_while_the_cluster_is_checked_is_placed(
+    brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check can meet a cluster that has not elected its other leaders yet."""
+    monkeypatch.setattr("tsctl.restore.host_run._WATCH_SECONDS", 0)
+    for broker in brokers:
+        broker.record()
+    with running(brokers[0]) as stop:
+
+        def check(stopped: int | None) -> None:
+            if stopped is not None:
+                stop()
+                raise QueryError("other-0: there is no leader")
+
+        brokers[0].run.wait_until_stopped(check, lambda _: None)
 
 
 def test_records_that_a_producer_wrote_meanwhile_are_not_replaced(brokers: list[Broker]) -> None:
@@ -298,6 +361,22 @@ def test_p01_a_full_disk_is_named_first(brokers: list[Broker], monkeypatch: pyte
     (broker.partition / "restore" / "state.json").unlink()
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
     with pytest.raises(OperatorError, match="0 bytes free"):
+        broker.run._check_space()
+
+
+def test_a_serving_brokers_disk_is_not_filled_to_its_last_byte(
+    brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a full disk its other topics fail too."""
+    broker = brokers[0]
+    found = SimpleNamespace(f_bavail=4, f_frsize=4096, f_blocks=100, f_bfree=4)
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    broker.run._check_space()
+    plan = RestoreDirectory(broker.restore).plan
+    served = {name: replace(part, replicas=(1,), homes=(1, 2)) for name, part in plan.topics["t"].partitions.items()}
+    restarts = replace(plan, topics={"t": replace(plan.topics["t"], partitions=served)})
+    restarts.save(RestoreDirectory.plan_file(broker.restore))
+    with pytest.raises(OperatorError, match=r"16\.4 kB free, and 20\.5 kB are needed"):
         broker.run._check_space()
 
 

@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.kafka.tools import CONFIGS, output_of
@@ -134,6 +137,22 @@ def test_a_group_with_members_is_refused(cluster: NewCluster, one_broker: LocalC
         consumer.close()
     cluster.set_offsets("living", {TopicPartition("read", 0): 3})
     assert cluster.reading.group_offsets("living") == {TopicPartition("read", 0): 3}
+
+
+@pytest.mark.parametrize("code", ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"])
+def test_a_request_to_a_coordinator_that_is_away_is_repeated(code: str) -> None:
+    """A broker of the group's coordinator was restarted for its files; librdkafka calls the error final."""
+    error = KafkaException(KafkaError(getattr(KafkaError, code)))
+    answers: list[object] = [SimpleNamespace(members=[SimpleNamespace(client_id="reports-1")]), error]
+
+    def describe(groups: list[str], **_: object) -> dict[str, Future[object]]:
+        future, answer = Future[object](), answers.pop()
+        (future.set_exception if answer is error else future.set_result)(answer)  # type: ignore[arg-type]
+        return dict.fromkeys(groups, future)
+
+    found = NewCluster("127.0.0.1:1", {})
+    found.reading = cast("KafkaCluster", SimpleNamespace(admin=SimpleNamespace(describe_consumer_groups=describe)))
+    assert found.members("g") == ["reports-1"]
 
 
 def test_approval_counts_the_retention_of_the_clusters_brokers(

@@ -1,6 +1,7 @@
-"""One deleted topic is restored by a seed, while the brokers serve the others."""
+"""One deleted topic is restored by a seed or by restarts, while the brokers serve the others."""
 
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.restored import Restored
+from ts_common.archive.snapshots import FIVE_MINUTES, MINUTE, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
 from ts_common.model import TopicPartition
 from ts_reader import Archive as Reader
 from tsctl.restore.new_cluster import NewCluster
@@ -106,7 +108,7 @@ def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: P
             for _ in range(2):
                 step("create", *brokers, *named)
             for _ in range(2):
-                step("fetch", *on, *named)
+                assert "; stop broker 9 cleanly, and only this one" in step("fetch", *on, *named).out
             refused("broker 9 runs", "place", *on)
             seed.stop()
             for _ in range(2):
@@ -122,7 +124,7 @@ def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: P
             serving.configure_broker(1, RATE, None)
             found = step("move", *brokers, "--throttle", "50")
             assert f"broker {SEED} has no replica: stop it" in found.out
-            refused("t-0 exists on brokers [1]", "create", *brokers, *named)
+            refused("broker 9 has placed its files", "create", *brokers, *named)
         step("finish", *brokers, "--configurations")
         kafka = KafkaCluster(cluster.bootstrap, {}, SEED)
         topic_id = kafka.topics()["t"].topic_id
@@ -135,6 +137,42 @@ def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: P
         record = Restored.read(archive.store, archive.keys.restored)
         assert record is not None
         assert record.topics.keys() == {f"t~{topic_id}"}
+
+
+def test_a_topic_of_one_replica_is_restored_by_a_restart_of_its_broker(run: Run, tmp_path: Path) -> None:
+    """Its home gets the files, so nothing moves: no step may skip the groups, or fence the topic again."""
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("t", 0, batches(*steps(0, 90)))
+    archive.commit("t", 90, highest_base=0)
+    archive.put_incarnations("t", "A" * 22)
+    t0, now = TopicPartition("t", 0), int(time.time() * 1000)
+    topics = {"t": Topic(None, ((1,),), {})}
+    ClusterSnapshot(now, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, now // MINUTE * MINUTE)
+    groups = GroupsSnapshot(now, {GROUP: {t0: GroupOffset(30, 0, "")}})
+    groups.put(archive.store, archive.keys, now // FIVE_MINUTES * FIVE_MINUTES)
+    tried = partial(tried_in, run, tmp_path / "restore")
+    named = ("--url", archive.location, "--cluster", "prod", "--entropy-bits", "0")
+    with serving_cluster("kraft", brokers=1, s3=False) as cluster:
+        brokers, broker = ("--bootstrap-server", cluster.bootstrap), cluster.brokers[1]
+        on = ("--server-properties", broker.server_properties)
+        cluster.create_topic("other")
+        NewCluster(cluster.bootstrap, {}).set_offsets(GROUP, {TopicPartition("other", 0): 0})
+        plan = done(tried("plan", "t", "--brokers", "1", "--restart", "1,7", *brokers, *named))
+        assert "note: while broker 1 is stopped, partitions there have no leader" in plan.out  # broker 7 gets no file
+        for _ in range(2):
+            done(tried("create", *brokers, *named))
+        assert "one broker at a time, while it runs" in done(tried("fetch", *on, *named)).out
+        place_when_stopped(broker, tmp_path / "restore", *on, *brokers)
+        broker.start()
+        kafka = KafkaCluster(cluster.bootstrap, {})
+        refused(tried("finish", *brokers, "--configurations"), "run `tsctl restore move` first")
+        assert kafka.settings(["t"])["t"]["max.message.bytes"] == "78"
+        done(tried("move", *brokers))
+        done(tried("finish", *brokers, "--configurations"))
+        refused(tried("create", *brokers, *named), "broker 1 has placed its files")
+        assert kafka.group_offsets(GROUP)[t0] == 30
+        assert kafka.settings(["t"])["t"]["max.message.bytes"] != "78"
+        assert [each.offset for each in kafka.records(t0, 0, 90)] == [*range(90)]
 
 
 def delete_topic(cluster: LocalCluster, name: str) -> None:

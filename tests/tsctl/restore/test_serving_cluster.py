@@ -93,11 +93,13 @@ def test_all_reasons_are_in_one_message() -> None:
 
 
 def test_the_partitions_of_another_topic_are_not_moved() -> None:
-    """A client created it under the same name, after the topic on the seed was deleted; nothing else is called."""
+    """A client created it after the restored one was deleted; nothing else is called, and no group gets an offset."""
     topics = {"t": KafkaTopic("B" * 22, (0,))}
     cluster = cast("NewCluster", SimpleNamespace(reading=SimpleNamespace(topics=lambda: topics)))
     with pytest.raises(QueryError, match="topic t: another id"):
-        move_home(cluster, PLAN, Created("p", "kafka", {"t": "A" * 22}), 1, lambda _: None)
+        move_home(
+            cluster, RESTARTS, Created("p", "kafka", {"t": "A" * 22}), 1, pytest.fail, lambda: pytest.fail("groups set")
+        )
 
 
 def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +203,8 @@ def test_the_fence_falls_once_all_partitions_are_home() -> None:
     )
     plan = replace(RESTARTS, topics={"t": replace(RESTARTS.topics["t"], configurations={"max.message.bytes": "7"})})
     for each, last in ((RESTARTS, ("t", {}, ["max.message.bytes"])), (plan, ("t", {"max.message.bytes": "7"}, []))):
-        move_home(cast("NewCluster", cluster), each, Created("p", "kafka", {"t": None}), None, lambda _: None)
-        assert calls[-1] == last
+        created = Created("p", "kafka", {"t": None})
+        move_home(cast("NewCluster", cluster), each, created, None, lambda _: None, lambda: calls.append(("g", {}, [])))
+        assert (calls.pop(), calls.pop(0)) == (last, ("g", {}, []))
+        calls.clear()
     assert FENCED["max.message.bytes"] == "78"
