@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 from awscrt.checksums import crc32c
 
 from tests.common.log_format.build import batch, record
-from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.commit import Commit, Live, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentName
@@ -104,6 +104,7 @@ class MadeArchive:
         log_start: int | None = 0,
         last_stable_offset: int | None = None,
         epoch: int | None = None,
+        live: Live | None = None,
     ) -> None:
         """Write `log.start`, then `offset.wm`; `epoch` is of a leader without records."""
         keys = self.partition(topic, partition)
@@ -111,7 +112,7 @@ class MadeArchive:
             self.store.put(keys.log_start, encode_log_start(log_start))
         line = EpochHistory(tuple(epochs))
         leader = epochs[-1][0] if epoch is None else epoch
-        commit = Commit(highest_base, next_offset, leader, line, last_stable_offset, None, 1, 0, "nonce")
+        commit = Commit(highest_base, next_offset, leader, line, last_stable_offset, None, 1, 0, "nonce", live=live)
         self.store.put(keys.commit, commit.encode())
 
     def age(self, seconds: float, *names: str) -> None:

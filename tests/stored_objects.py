@@ -22,7 +22,7 @@ KEY = "some/key.json"
 FIRST_LINE = b"0" * 19 + b"5\n"  # of a commit and of `log.start`
 _COMMIT = (
     b'{"next":6,"epoch":1,"epochs":[[0,0],[1,3]],"lso":null,"topicId":"5fWnyHqTQDqQDqQDqQDqQA","broker":1,"time":1,'
-    b'"nonce":"x","tail":[3,5],"java":5,"version":2,"lineage":[1,5,5]}\n'
+    b'"nonce":"x","tail":[3,5],"java":5,"live":{"log":"1","of":[["2.pii",0]],"ahead":[[1,6]]},"version":2,"lineage":[1,5,5]}\n'
 )
 _LOG_START = (
     b'{"version":3,"lineage":[1,5,5],"floor":4,"since":"gc-20261128T020000000Z-1f2e3d4c","erased":4,'

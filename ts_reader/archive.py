@@ -187,6 +187,7 @@ class Archive:
         undecoded: str = "error",
         incarnation: str = "newest",
         view: str = "log",
+        tail: bool = True,
         mode: str = "FAILFAST",
         corrupt_column: str = CORRUPT_COLUMN,
         fail_on_data_loss: bool = True,
@@ -223,6 +224,8 @@ class Archive:
             incarnation: of a topic that was deleted and created again: "newest", "oldest", a number from 1, or a
                 topic id.
             view: "latest" returns the newest record of each key, unless it is a tombstone.
+            tail: whether the scan reads live tails: records that no closed segment has yet. A cut and `follow()` read
+                none.
             mode: what corrupt batches do: "FAILFAST", "DROPMALFORMED", or "PERMISSIVE": one row each, with the bytes
                 in `corrupt_column`.
             corrupt_column: name of that column.
@@ -247,6 +250,7 @@ class Archive:
                 "undecoded": undecoded,
                 "incarnation": incarnation,
                 "view": view,
+                "tail": tail,
                 "mode": mode,
                 "corrupt_column": corrupt_column,
                 "fail_on_data_loss": fail_on_data_loss,

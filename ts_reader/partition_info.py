@@ -1,9 +1,11 @@
 """What an archive has of the partitions of a topic."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from ts_common.archive.view import open_view
 from ts_common.store.shared_stores import shared_store
+from ts_reader.query.plan_query import tails_of
 from ts_reader.query.query import Query, settled
 from ts_reader.query.subscription import find_topics
 from ts_reader.reading.parallel import in_threads
@@ -41,9 +43,11 @@ def partitions_of(query: Query) -> list[PartitionInfo]:
     """
     store = shared_store(query.location, query.connection)
     infos = []
-    for found in find_topics(store, settled(store, query)):
+    query = settled(store, query)
+    for found in find_topics(store, query):
+        tails = tails_of(store, query)
         entry = next((each for each in found.incarnations.entries if each.directory == found.directory), None)
-        views = in_threads(lambda catalog: open_view(store, catalog), found.partitions)
+        views = in_threads(partial(open_view, store, tails=tails), found.partitions)
         infos += [
             PartitionInfo(
                 found.name,

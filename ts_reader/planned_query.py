@@ -62,9 +62,9 @@ class Estimate:
     """What a scan reads, by its plan.
 
     Attributes:
-        segments: the number of `.log` objects.
+        segments: the number of `.log` objects, and of entries of live tails.
         bytes: to fetch, at most.
-        all_segments: the number of `.log` objects of the topics.
+        all_segments: the number of all of them of the topics.
         all_bytes: of these.
         partitions: the number of partitions with something to read.
         offsets: the number of offsets; records are fewer where compaction or filters removed some.

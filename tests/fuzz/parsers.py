@@ -8,6 +8,7 @@ import dataclasses
 import json
 import math
 import random
+import zlib
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -26,6 +27,8 @@ from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, p
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.repair_requests import RepairRequest
 from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.archive.tail_chain import Aborted, TailEntry
+from ts_common.archive.tail_pack import PackHead, decode_block, decode_head, encode_pack
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.json_file import read_endpoints
 from ts_common.errors import TieredStorageError
@@ -65,9 +68,13 @@ _METADATA = {
     "ts-control": "1",
     "ts-version": "1",
 }
+_ENTRY = TailEntry("t-0", 5, 100, 110, "", 0, 61, 7, ((4, 100), (5, 105)), 109, (Aborted(9, 90, 108),), 10, 2)
+_PACK = encode_pack(PackHead("1", 7, "n", 1), [_ENTRY, dataclasses.replace(_ENTRY, start=105, aborted=None)], [])
+_HEAD = decode_head(_PACK, "k")
 _JSON: Mapping[str, Any] = {
     **{name: json.loads(text) for name, (text, _) in OBJECTS.items()},
     "cache object": {"of": "t-0", "segments": [_ROW]},
+    "pack": {"log": "1", "n": 7, "nonce": "n", "time": 1, "before": None, "blocks": [["t-0", 100, 61, 300, 7]]},
     **retention.JSON,
     "endpoints": {
         "endpoints": {"restricted": {"bucket": "bbb", "prefix": "p", "s3": {"server.side.encryption": "aws:kms"}}},
@@ -80,6 +87,7 @@ _PLAIN: Mapping[str, bytes] = {
     "names": b"00000000000000000005.e1.0000000a.log\n5-7.json\nt-0\nhttp://u:p@h/",
     "printable": "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e".encode(),
     "indexes": bytes(range(48)) * 3,
+    "index block": zlib.decompress(_PACK[_HEAD.start :]),
     "snapshot": b"\0\1" + crc32c(b"\0\0\0\0").to_bytes(4, "big") + b"\0\0\0\0",
     "offset-checkpoint": b"0\n2\nt 0 5\nt 1 7\n",
     "epoch-checkpoint": b"0\n2\n0 0\n1 5\n",
@@ -167,6 +175,20 @@ def _cache_object(data: bytes) -> None:
     _same([(each.name, each.size, each.etag) for each in again], [(each.name, each.size, each.etag) for each in found])
 
 
+def _pack(data: bytes) -> None:
+    """With the right checksum in front."""
+    head = decode_head(b"TSPK\x01" + len(data).to_bytes(4, "little") + crc32c(data).to_bytes(4, "little") + data, "k")
+    _sane(head)
+    _sane(list(head.blocks_of("t-0")))
+
+
+def _index_block(data: bytes) -> None:
+    """Compressed, with the right checksum."""
+    body = zlib.compress(data)
+    block = _HEAD.blocks[0]._replace(length=len(body), size=len(data), crc32c=crc32c(body))
+    _sane(decode_block(body, _HEAD, block, "packs/x", "k"))
+
+
 def _metadata(data: bytes) -> None:
     pairs = (line.partition("=") for line in data.decode("latin-1").split("\n"))
     found = decode_metadata({name: value for name, _, value in pairs}, "k")
@@ -232,6 +254,8 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "log-start": _log_start,
     "log-start of retention": _log_start,
     "cache object": _cache_object,
+    "pack": _pack,
+    "index block": _index_block,
     "metadata": _metadata,
     "names": _names,
     "indexes": _indexes,

@@ -88,6 +88,26 @@ def epoch_of(lineage: Lineage | None) -> int:
 _FIRST_LINE = re.compile(rb"[0-9]{20}")
 
 
+# `<broker>`, or `<broker>.<group>`: the log of an agent in one store.
+LOG_NAME: Final = r"(?:0|[1-9][0-9]{0,9})(?:\.[A-Za-z0-9_-]{1,64})?"
+LogName = Annotated[str, limited(75, LOG_NAME)]
+
+
+@dataclass(frozen=True, slots=True)
+class Live(StoredObject):
+    """Where the live tail of a partition is: the packs that can have records from the next offset on (tail rule 4).
+
+    Attributes:
+        log: name of the log of packs of the leadership that wrote the commit.
+        former: the logs and leader epochs of former leaderships whose entries count too.
+        ahead: the leader's epochs from the next offset on.
+    """
+
+    log: LogName
+    former: Annotated[tuple[tuple[LogName, Epoch], ...], "of"]
+    ahead: StoredEpochs
+
+
 @dataclass(frozen=True, slots=True)
 class Commit(StoredObject, expected="a commit", most=COMMIT_BYTES, version=None, known=LINEAGE_VERSION):
     """A commit that an agent wrote.
@@ -105,6 +125,7 @@ class Commit(StoredObject, expected="a commit", most=COMMIT_BYTES, version=None,
             another batch there is not the committed log, whatever epochs it has.
         java: milliseconds since the epoch: last takeover of a Java uploader's commit; None if there was no takeover.
         lineage: lineage of the last time that the commit went back; None if it never did.
+        live: where the live tail is; None without one. An agent of an earlier release drops it.
     """
 
     highest_base: Annotated[int, Presence.GIVEN]
@@ -119,6 +140,7 @@ class Commit(StoredObject, expected="a commit", most=COMMIT_BYTES, version=None,
     tail: Annotated[tuple[int, Crc32c] | None, Presence.MAY_LACK] = None
     java: Annotated[int | None, Presence.IF_SET] = None
     lineage: Annotated[StoredLineage | None, Presence.IF_SET] = None
+    live: Annotated[Live | None, Presence.IF_SET] = None
 
     def encode(self) -> bytes:
         """Return the content of `offset.wm`."""

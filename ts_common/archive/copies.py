@@ -14,15 +14,16 @@ from typing import Final, TypeVar
 import structlog
 
 from ts_common.archive.catalog import StoredSegment
-from ts_common.archive.fetch import translate_not_found
+from ts_common.archive.fetch import ResumableReader, translate_not_found
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment
 from ts_common.archive.segment_metadata import SegmentMetadata, known_crc32c
 from ts_common.archive.small_objects import get_small
+from ts_common.archive.tail_chain import Aborted
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.log_format.framing import NO_EPOCH
-from ts_common.store.contract import ObjectStore
+from ts_common.store.contract import ByteRange, ObjectStore
 
 log = structlog.get_logger()
 
@@ -35,17 +36,35 @@ _FEW: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """Where the batches of an entry of a live tail are.
+
+    Attributes:
+        key: of the object.
+        position: of the first batch in it.
+        aborted: as of the entry.
+    """
+
+    key: str
+    position: int
+    aborted: tuple[Aborted, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentCopy:
     """A stored segment with its coverage; several copies can contain the same offsets.
 
     Attributes:
         segment: the `.log` as a listing shows it.
         metadata: coverage, epochs, counts and checksums of the `.log`.
+        packed: of an entry of a live tail, which has no `.log`: its bytes are a part of another object. `segment` then
+            has its first offset and its length.
     """
 
     keys: PartitionKeys
     segment: StoredSegment
     metadata: SegmentMetadata
+    packed: Packed | None = None
 
     @property
     def base(self) -> int:
@@ -81,8 +100,26 @@ class SegmentCopy:
 
     @property
     def key(self) -> str:
-        """Key of the `.log` object."""
-        return self.keys.segment(self.segment.name)
+        """Key of the `.log` object; of an entry, another text that identifies it."""
+        return (
+            self.keys.segment(self.segment.name) if self.packed is None else f"{self.packed.key}@{self.packed.position}"
+        )
+
+    def read(self, store: ObjectStore, start: int, end: int) -> bytes:
+        """Return the bytes `[start, end)` of the copy; raise as `ObjectStore.get`."""
+        if self.packed is None:
+            return store.get(self.key, ByteRange(start, end))[0]
+        first = self.packed.position
+        return store.get(self.packed.key, ByteRange(first + start, first + end))[0]
+
+    def reader(self, store: ObjectStore, start: int = 0, end: int | None = None) -> ResumableReader:
+        """Return a reader of the bytes of the copy; `end` as of `ResumableReader`."""
+        if self.packed is None:
+            return ResumableReader(store, self.key, start, end)
+        first = self.packed.position
+        return ResumableReader(
+            store, self.packed.key, first + start, first + (self.segment.size if end is None else end)
+        )
 
 
 NOTHING_KNOWN: Final[Mapping[StoredSegment, SegmentCopy]] = MappingProxyType({})

@@ -25,6 +25,7 @@
     ts-uploader~cluster~<cluster>/holds/removed/<name>-<time>.json     a hold that was removed
     ts-uploader~cluster~<cluster>/meta/cluster/20261129T1500Z.json.gz  a snapshot of the cluster's metadata; or groups/
     ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
+    ts-uploader~cluster~<cluster>/tail/<log>/packs/<12 hex>            a pack of the live tail; merged/<n>-<nonce>
     ts-uploader~cluster~<cluster>/restored.json                        which topics a restore continued from elsewhere
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
@@ -63,6 +64,8 @@ HOLDS_DIRECTORY = "holds/"
 REMOVED_HOLDS_DIRECTORY = "removed/"
 META_DIRECTORY = "meta/"
 RESTORED_NAME = "restored.json"
+TAIL_DIRECTORY = "tail/"
+PACKS_DIRECTORY = "packs/"
 REPAIRS_DIRECTORY = "repairs/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -70,9 +73,11 @@ INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 OFFSET_DIGITS = 20
 MAX_ENTROPY_BITS = 128  # the length of MD5
 MAX_REPAIRS = 9999  # four digits in a name
+MAX_PACK = (1 << 48) - 1
 _MAX_OFFSET = (1 << 63) - 1
 _BELOW_EPOCHS = -2  # of the plain name; magic 0 and 1 have the epoch -1
 
+_PACK = re.compile("[0-9a-f]{12}")
 _SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})"
     r"(?:\.e(?P<epoch>-1|0|[1-9][0-9]{0,9})\.(?P<crc>[0-9a-f]{8})(?:\.r(?P<repair>[1-9][0-9]{0,3}))?)?"
@@ -105,6 +110,19 @@ def partition_of(directory: str) -> TopicPartition | None:
 def encoded_group(group: str) -> str:
     """Return the id of a consumer group as a part of a key: all but letters, digits and `_.-~` is percent-encoded."""
     return quote(group, safe="")
+
+
+def pack_name(number: int) -> str:
+    """Return the name of a pack below its log: a listing has the newest first."""
+    return f"{PACKS_DIRECTORY}{MAX_PACK - number:012x}"
+
+
+def pack_number(name: str) -> int | None:
+    """Return the number of a pack, by its name below the log; None for another name."""
+    digits = name.removeprefix(PACKS_DIRECTORY)
+    if len(name) != len(PACKS_DIRECTORY) + len(digits) or not _PACK.fullmatch(digits):
+        return None
+    return MAX_PACK - int(digits, 16)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -311,6 +329,10 @@ class ClusterKeys:
     def restored(self) -> str:
         """Key of the record of restored topics; agents may only read it."""
         return self.cluster_prefix + RESTORED_NAME
+
+    def tail(self, log: str) -> str:
+        """Return the common prefix of a log of packs."""
+        return f"{self.cluster_prefix}{TAIL_DIRECTORY}{log}/"
 
     @property
     def repairs(self) -> str:

@@ -20,9 +20,7 @@ no NumPy.
 
 import json
 import re
-import sys
 import zlib
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import sub
@@ -33,6 +31,7 @@ from awscrt.checksums import crc32c
 from ts_common.archive.commit import Lineage, StoredLineage
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.packed import column_bytes, column_of, unpack_exactly
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.archive.stored_object import StoredObject, limited
 from ts_common.format_version import check_version
@@ -211,11 +210,11 @@ def encode_sealed(
     start, end = sealed[0].base, sealed[-1].metadata.end
     width = max(len(row.etag) for row in sealed)
     columns: list[tuple[str, str, bytes]] = [
-        (name, "int64", _packed("q", [ABSENT if (found := get(row)) is None else found for row in sealed]))
+        (name, "int64", column_bytes("q", [ABSENT if (found := get(row)) is None else found for row in sealed]))
         for name, get in _LONG_OF.items()
     ]
     crcs = [_crcs(row.metadata) for row in sealed]
-    columns += [(name, "uint32", _packed("I", [each[at] for each in crcs])) for at, name in enumerate(_CRCS)]
+    columns += [(name, "uint32", column_bytes("I", [each[at] for each in crcs])) for at, name in enumerate(_CRCS)]
     columns += [
         ("flags", "uint8", bytes(map(_flags, sealed))),
         ("etag", f"char{width}", b"".join(row.etag.encode().ljust(width, b"\0") for row in sealed)),
@@ -277,12 +276,12 @@ def _decode(header: dict[str, Any], data: bytes, position: int) -> SealedObject:
     for name, kind, packed in described:
         size = whole_number(packed, 0, len(data) - position)
         code, width = _kind(text(kind))
-        unpacked = _unpacked(data[position : position + size], count * width)
+        unpacked = unpack_exactly(data[position : position + size], count * width)
         position += size
         if name == "etag":
             etags = unpacked
         elif code:
-            columns[text(name)] = _column(code, unpacked)
+            columns[text(name)] = column_of(code, unpacked)
     found = SealedObject(
         whole_number(header["from"]),
         whole_number(header["to"]),
@@ -315,33 +314,6 @@ def _kind(kind: str) -> tuple[str, int]:
     if kind.startswith("char"):
         return "", whole_number(int(kind.removeprefix("char")[:4]), 1, MAX_ETAG)
     return {"int64": ("q", 8), "uint32": ("I", 4), "uint8": ("B", 1)}[kind]
-
-
-def _unpacked(data: bytes, size: int) -> bytes:
-    """Return the bytes of a column, which has exactly `size`: a bomb is not unpacked."""
-    unpacking = zlib.decompressobj()
-    try:
-        found = unpacking.decompress(data, size + 1)
-    except zlib.error as error:
-        raise ValueError(f"{error}") from error
-    if len(found) != size or not unpacking.eof or unpacking.unused_data:
-        raise ValueError(f"a column has not the {size} bytes of its rows")
-    return found
-
-
-def _column(code: str, data: bytes) -> Sequence[int]:
-    column = array(code)
-    column.frombytes(data)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column
-
-
-def _packed(code: str, values: list[int]) -> bytes:
-    column = array(code, values)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
 
 
 _LONG_OF: Final[Mapping[str, Callable[[SealedRow], int | None]]] = {

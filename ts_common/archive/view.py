@@ -9,6 +9,9 @@ its metadata is read from the object, which can be missing by then.
 A restored partition has its older records in another directory (`ts_common.archive.former_places`). Each directory is
 one part of the view, with epochs and gaps of its own: the log that a restore puts back has the leader epoch 0 again.
 
+A live tail continues the view from the next offset on, if the caller of `open_view` reads it. There only entries count,
+so segments and entries are planned apart.
+
 The view of a partition without a commit is empty, because the end of its run is unknown. `PartitionView.state` is what
 readers do about it (`ts_common.archive.commit_state`). The view of a commit without segments is a hole.
 """
@@ -28,7 +31,9 @@ from ts_common.archive.read_log import ReadLog
 from ts_common.archive.restored import Ended
 from ts_common.archive.sealed_objects import SealedObject
 from ts_common.archive.sealed_ranges import Copies, Part, SealedRun, ending_above, has_transactions, listed_of
-from ts_common.errors import ObjectNotFound
+from ts_common.archive.tail_chain import Chain
+from ts_common.archive.tail_logs import TailLogs, tail_ranges
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
@@ -36,6 +41,7 @@ from ts_common.wording import counted
 _WAY_BACK: Final = "readers return none of its records; see '{}' in docs/repair.md"
 _MISSING: Final = _WAY_BACK.format("A missing commit") + ": restart the leader's agent, which writes it again"
 _GONE: Final = "{}: {} no longer exists; the view lacks its records below {}"
+_TAIL_ATTEMPTS: Final = 3
 _DAMAGED: Final = _WAY_BACK.format("Putting an object back")
 
 
@@ -81,6 +87,7 @@ class PartitionView:
         former: the parts of the view in other directories, in order from `start` on; empty unless a restore put their
             records back.
         sealed: the sealed objects whose rows are in `copies` and `retired`, ascending.
+        tail: what to read of the live tail, from the next offset to the end; empty if it was not read.
     """
 
     keys: PartitionKeys
@@ -98,6 +105,7 @@ class PartitionView:
     floor: int | None = None
     former: tuple[ViewPart, ...] = ()
     sealed: tuple[SealedObject, ...] = ()
+    tail: tuple[ReadRange, ...] = ()
 
     @property
     def partition(self) -> TopicPartition:
@@ -159,6 +167,7 @@ class PartitionView:
             bool(self.sealed)
             and not any(copy.metadata.rebuilt or copy.metadata.txnindex is not None for copy in listed)
             and not any(map(has_transactions, self.sealed))
+            and all(copy.packed is not None and copy.packed.aborted == () for part in self.tail for copy in part.copies)
         )
 
     def with_hidden(self, start: int) -> "PartitionView":
@@ -185,6 +194,16 @@ class PartitionView:
 
     def runs(self, start: int, end: int) -> Sequence[Part | Hole]:
         """Return what `plan` returns, but consecutive rows of a sealed object as one run."""
+        closed_end = self.tail[0].start if self.tail else end
+        tail = (
+            replace(part, start=max(part.start, start), end=min(part.end, end))
+            for part in self.tail
+            if part.end > start and part.start < end
+        )
+        return [*self._closed_runs(start, min(end, closed_end)), *tail]
+
+    def _closed_runs(self, start: int, end: int) -> Sequence[Part | Hole]:
+        """Return what `runs` returns below the next offset."""
         steps: list[Part | Hole] = []
         for part in self.parts:
             is_own = part.keys == self.keys
@@ -230,10 +249,13 @@ class PartitionView:
 
     def with_spares(self, plan: Iterable[ReadRange]) -> Iterator[ReadRange]:
         """Yield the ranges of a plan, each with its spares; raise as `ts_common.archive.plan.with_spares`."""
-        ranges = list(plan)
+        closed, tail = list[ReadRange](), list[ReadRange]()
+        for each in plan:
+            (closed if each.copies[0].packed is None else tail).append(each)
         for part in self.parts:
-            mine = [each for each in ranges if each.copies[0].keys == part.keys]
+            mine = [each for each in closed if each.copies[0].keys == part.keys]
             yield from with_spares(mine, self.copies_of(part), part.epochs, part.replaced)
+        yield from tail
 
 
 def open_view(
@@ -241,18 +263,26 @@ def open_view(
     catalog: PartitionCatalog,
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
+    tails: TailLogs | None = None,
 ) -> PartitionView:
     """Return the view of a snapshot; read the metadata of its segments, except of those in `known`.
 
     Args:
         known: as in `describe`.
         damaged: as in `describe`.
+        tails: of the cluster, where the commit names a live tail; None to end the view at the next offset.
 
     Raises:
         CorruptData: a segment's metadata is damaged, or it does not begin with a batch.
         ObjectNotFound: retention removed a segment of the view since the snapshot.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
+    if tails is not None and isinstance(catalog.commit, Commit) and catalog.commit.live is not None:
+        catalog, chain, why = _chain_of(store, catalog, tails)
+        view = open_view(store, catalog, known, damaged)
+        if chain is not None:
+            return _continued(view, chain)
+        return view if why is None else replace(view, warning="; ".join(filter(None, (view.warning, why))))
     view = _open_own(store, catalog, known, damaged)
     if catalog.sealed and view.shows_doubt:
         found = catalog.commit, catalog.commit_etag
@@ -274,6 +304,37 @@ def open_view(
         copies += described
     start = parts[0].start if parts else view.start
     return replace(view, start=start, copies=(*copies, *view.copies), former=tuple(parts))
+
+
+def _chain_of(
+    store: ObjectStore, catalog: PartitionCatalog, tails: TailLogs
+) -> tuple[PartitionCatalog, Chain | None, str | None]:
+    """Return the snapshot and the chain of its tail, or the sentence about a damaged one; begin again without a pack.
+
+    Raises:
+        ObjectNotFound: packs were deleted in each attempt.
+        NewerFormat: a later release wrote a pack.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    for attempt in range(_TAIL_ATTEMPTS):
+        if not isinstance(catalog.commit, Commit) or catalog.commit.live is None:
+            break
+        try:
+            return catalog, tails.chain(catalog.keys, catalog.commit), None
+        except CorruptData as error:
+            return catalog, None, f"{catalog.keys.partition}: the view ends at the next offset: {error}"
+        except ObjectNotFound:
+            if attempt + 1 == _TAIL_ATTEMPTS:
+                raise
+        catalog = replace(read_catalog(store, catalog.keys), former=catalog.former)
+        tails = TailLogs(store, catalog.keys.cluster)
+    return catalog, None, None
+
+
+def _continued(view: PartitionView, chain: Chain) -> PartitionView:
+    """Return a view with the live tail."""
+    end, tail = max(view.start, chain.end), tail_ranges(view.keys, chain)
+    return replace(view, end=end, epochs=chain.epochs, last_stable_offset=chain.stable, tail=tail)
 
 
 def _open_former(

@@ -16,6 +16,7 @@ from typing import Final
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.sealed_ranges import SealedRun, parts_of
+from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -44,10 +45,10 @@ class QueryPlan:
         splits: by topic, partition and offset.
         warnings: one sentence each.
         losses: offsets that the query lost, and is allowed to lose.
-        segments: the number of `.log` objects to read.
-        all_segments: the number of committed `.log` objects of the topics.
+        segments: the number of `.log` objects to read, and of entries of live tails.
+        all_segments: the number of committed `.log` objects of the topics, and of the entries of their tails.
         bytes: the number of bytes to read at most.
-        all_bytes: the bytes of all committed `.log` objects of the topics.
+        all_bytes: the bytes of all of these.
     """
 
     splits: tuple[Split, ...]
@@ -152,10 +153,13 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
         filters = filters.of_partitions
     found = [catalog for topic in topics for catalog in topic.partitions]
     damaged: list[str] | None = None if query.tolerance.fails else []
+    tails = tails_of(store, query)  # the commits were read before
 
     def opened(catalogs: Sequence[PartitionCatalog]) -> list[PartitionView]:
         return in_threads(
-            lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, step="metadata of segments"
+            lambda catalog: open_view(store, catalog, damaged=damaged, tails=tails),
+            catalogs,
+            step="metadata of segments",
         )
 
     views = opened([catalog for catalog in found if filters.has(catalog.keys.partition)])
@@ -177,6 +181,14 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     return _total(plans, splits, warnings, losses, found)
 
 
+def tails_of(store: ObjectStore, query: Query) -> TailLogs | None:
+    """Return the live tails that a query reads, to be made after it has read its commits; None if it reads none.
+
+    A cut reads none: what proves it is shipped with segments.
+    """
+    return TailLogs(store, query.keys) if query.tail and query.cut is None else None
+
+
 def _warnings(query: Query, topics: Sequence[Topic], views: Sequence[PartitionView]) -> Iterator[str]:
     if not topics:
         pattern, option = query.subscription.pattern, query.wording.sign("pattern")
@@ -196,14 +208,15 @@ def _total(
     held = [segment for catalog in found for segment in catalog.shown]
     sealed = [each for catalog in found for each in catalog.sealed]
     copies = {copy.key for part in parts if isinstance(part, ReadRange) for copy in part.copies}
+    tails = [copy.segment for plan in plans for part in plan.view.tail for copy in part.copies]
     return QueryPlan(
         splits,
         warnings,
         tuple(losses),
         segments=len(copies) + sum(map(len, runs)),
-        all_segments=len(held) + sum(map(len, sealed)),
+        all_segments=len(held) + len(tails) + sum(map(len, sealed)),
         bytes=sum(sum(part.sizes) if isinstance(part, SealedRun) else bytes_of(part) for part in parts),
-        all_bytes=sum(segment.size for segment in held) + sum(sum(each.columns["size"]) for each in sealed),
+        all_bytes=sum(segment.size for segment in (*held, *tails)) + sum(sum(each.columns["size"]) for each in sealed),
     )
 
 

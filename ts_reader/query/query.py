@@ -230,6 +230,7 @@ class Query:
         connection: of `location`.
         wording: the names in messages.
         cut: the moment that the query shows; then `read_committed` is true. None for no moment.
+        tail: whether the query reads live tails; a cut does not.
     """
 
     location: str
@@ -250,6 +251,7 @@ class Query:
     limit: BatchLimit = DEFAULT_LIMIT
     wording: Wording = PYTHON
     cut: Cut | None = None
+    tail: bool = False
 
     @property
     def keys(self) -> ClusterKeys:

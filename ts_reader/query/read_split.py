@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import ObjectFrozen
-from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.store.contract import ObjectStore
 from ts_reader.decode.arrow_schema import MILLISECONDS, arrow_schema
 from ts_reader.decode.batch_summary import BatchSummary
 from ts_reader.decode.columns import Projection
@@ -139,7 +139,7 @@ def _with(rows: pa.RecordBatch, place: int, names: Sequence[str], column: pa.Arr
 def _raw(store: ObjectStore, found: Corruption) -> bytes:
     """Return the bytes of a corrupt place; empty if the object ends before it."""
     end = min(found.end_position, found.position + RAW_BYTES)
-    return store.get(found.copy.key, ByteRange(found.position, end))[0] if end > found.position else b""
+    return found.copy.read(store, found.position, end) if end > found.position else b""
 
 
 def rows_until(

@@ -161,7 +161,7 @@ class DamageMap:
         if copy.key not in self._salvages:
             with (
                 translate_not_found(self._store, copy.key),
-                ObjectSource(self._store, copy.key, copy.segment.size) as source,
+                ObjectSource(self._store, copy, copy.segment.size) as source,
             ):
                 salvage = salvage_segment(source, self._claim(copy))
             self._salvages[copy.key] = salvage
@@ -209,15 +209,15 @@ class DamageMap:
 
 
 class ObjectSource:
-    """An object's bytes up to an end; the connection stays open while reads are sequential.
+    """A copy's bytes up to an end; the connection stays open while reads are sequential.
 
     Attributes:
         was_replaced: whether the object was replaced while it was read.
     """
 
-    def __init__(self, store: ObjectStore, key: str, end: int) -> None:
+    def __init__(self, store: ObjectStore, copy: SegmentCopy, end: int) -> None:
         self._store = store
-        self._key = key
+        self._copy = copy
         self._end = end
         self._open = ExitStack()
         self._reader: ResumableReader | None = None
@@ -233,7 +233,7 @@ class ObjectSource:
         """
         if self._reader is None or position != self._position:
             self._open.close()
-            self._reader = self._open.enter_context(ResumableReader(self._store, self._key, position, self._end))
+            self._reader = self._open.enter_context(self._copy.reader(self._store, position, self._end))
             self._position = position
         try:
             data = self._reader.read(count)
@@ -242,7 +242,7 @@ class ObjectSource:
             raise
         if not data:
             self.was_replaced = True
-            raise CorruptData(f"{self._key}: ends at byte {position}; its listed size is {self._end}")
+            raise CorruptData(f"{self._copy.key}: ends at byte {position}; its listed size is {self._end}")
         self._position += len(data)
         return data
 

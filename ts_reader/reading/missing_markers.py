@@ -74,6 +74,8 @@ def hidden_batches(
     in_time = sorted((entry.start, entry.end) for entry in living if not _is_late(entry.copy))
     found = set()
     for number, step in enumerate(steps):
+        if step.copies[0].packed is not None:
+            continue  # of the live tail: no other copy counts there
         for low, high, furthest in _pieces(living, max(step.start, start), min(step.end, stop)):
             others = [copy for copy in step.copies if copy not in furthest]
             if not others:

@@ -17,7 +17,7 @@ import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, one_ahead, translate_not_found
+from ts_common.archive.fetch import CHUNK_BYTES, one_ahead, translate_not_found
 from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.small_objects import read_index
@@ -26,7 +26,7 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, fol
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.logs import is_first
-from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.store.contract import ObjectStore
 from ts_reader.decode.batch_summary import BatchObserver
 from ts_reader.decode.columns import BufferPool, Projection, RecordColumns
 from ts_reader.decode.memory import HEAP, Memory
@@ -142,7 +142,7 @@ class SegmentReader:
         """Yield the records of a stretch; return the least offset that a record after it is shown with."""
         position = stretch.start if copy.contradicted else stretch.position_of(start)
         decoder = self._decoder(copy, start, end, stretch.end - position, position)
-        with ObjectSource(self._store, copy.key, stretch.end) as source:
+        with ObjectSource(self._store, copy, stretch.end) as source:
             try:
                 with closing(source.chunks(position)) as chunks:
                     yield from decoder.decode(chunks)
@@ -236,7 +236,7 @@ class SegmentReader:
         remaining = end - position
         if remaining < HEADER_SIZE and self._damage_map is None:
             return None
-        head, _ = self._store.get(copy.key, ByteRange(position, min(position + HEADER_SIZE, end)))
+        head = copy.read(self._store, position, min(position + HEADER_SIZE, end))
         header = parse_header(head, 0, remaining, position)
         return header if isinstance(header, BatchHeader) else None
 
@@ -305,14 +305,14 @@ class _Body:
 
     def __init__(self, store: ObjectStore, copy: SegmentCopy, position: int, chunk_bytes: int) -> None:
         self._store = store
-        self._key = copy.key
+        self._copy = copy
         self._chunk_bytes = chunk_bytes
         self._start = position
         self.position = position
         self.crc32c = 0
 
     def chunks(self) -> Generator[bytes, None, None]:
-        with ResumableReader(self._store, self._key, self._start) as reader:
+        with self._copy.reader(self._store, self._start) as reader:
             while chunk := reader.read(self._chunk_bytes):
                 self.position += len(chunk)
                 if self._start == 0:

@@ -25,7 +25,7 @@ def read_transactional(
         ObjectNotFound, StoreUnavailable, AccessDenied: from reading the object.
     """
     where, size = f"{copy.key} in {store.location}", copy.segment.size
-    with translate_not_found(store, copy.key), ResumableReader(store, copy.key) as reader:
+    with translate_not_found(store, copy.key), copy.reader(store) as reader:
         window, position = Window(_InOrder(reader, where), size), 0
         while position < size:
             try:

@@ -192,7 +192,10 @@ def apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ..
 
 
 def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction, ...] | None:
-    """Return the entries of the copy's `.txnindex`; None if it cannot be used."""
+    """Return the entries of the copy's `.txnindex`, or of a packed one's index; None if they cannot be used."""
+    if copy.packed is not None:
+        aborted = copy.packed.aborted
+        return None if aborted is None else tuple(AbortedTransaction(*each, -1) for each in aborted)
     if copy.metadata.rebuilt:
         return None
     if copy.metadata.txnindex is None:

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ts_common.archive.commit import (
+    LOG_NAME,
     Commit,
     ForeignCommit,
     Lineage,
+    Live,
     LogStart,
     decode_commit,
     decode_log_start,
@@ -30,6 +33,14 @@ def epoch_lines(draw: st.DrawFn) -> EpochHistory:
 
 
 @st.composite
+def lives(draw: st.DrawFn) -> Live:
+    name = st.from_regex(LOG_NAME, fullmatch=True)
+    return Live(
+        draw(name), tuple(draw(st.lists(st.tuples(name, st.integers(0, 1000)), max_size=3))), draw(epoch_lines())
+    )
+
+
+@st.composite
 def commits(draw: st.DrawFn) -> Commit:
     return Commit(
         highest_base=draw(OFFSETS),
@@ -42,6 +53,7 @@ def commits(draw: st.DrawFn) -> Commit:
         time=draw(st.integers(0, 2**43)),
         nonce=draw(st.text("0123456789abcdef", min_size=16, max_size=16)),
         java=draw(st.none() | st.integers(0, 2**43)),
+        live=draw(st.none() | lives()),
     )
 
 
@@ -51,6 +63,23 @@ def test_a_commit_reads_back(commit: Commit) -> None:
     data = commit.encode()
     assert decode_commit(data, "k") == commit
     assert data.split(b"\n")[0] == b"%020d" % commit.highest_base
+
+
+def test_a_live_tail_is_one_more_field_of_version_1() -> None:
+    """Older readers ignore the field, and show the closed segments: so it has no version of its own."""
+    plain = Commit(100, 250, 7, EpochHistory(((5, 0),)), 250, None, 1, 1, "a")
+    live = Live("1", (("2.pii", 5),), EpochHistory(((5, 250), (7, 1200))))
+    text = b'"live":{"log":"1","of":[["2.pii",5]],"ahead":[[5,250],[7,1200]]}'
+    assert replace(plain, live=live).encode() == plain.encode().replace(b"}\n", b"," + text + b"}\n")
+
+
+@pytest.mark.parametrize("log", ["", "01", "-1", "1.", "1/2", "1.a.b", "..", "1." + "a" * 65])
+def test_a_log_has_the_name_of_a_broker_and_perhaps_a_group(log: str) -> None:
+    """The name is a part of keys: no other text can lead a reader to another prefix."""
+    data = b'00000000000000000100\n{"next":250,"epoch":7,"epochs":[],"broker":1,"time":1,"nonce":"a","live":%s}'
+    decode_commit(data % b'{"log":"1","of":[],"ahead":[]}', "k")
+    with pytest.raises(CorruptData, match=r"is not of the form|at most"):
+        decode_commit(data % b'{"log":"%s","of":[],"ahead":[]}' % log.encode(), "k")
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n"])

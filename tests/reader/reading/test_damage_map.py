@@ -86,8 +86,7 @@ def test_a_shorter_object_than_the_listed_one_was_replaced(archive: MadeArchive)
     """Reads may jump; a read behind the object's real end shows the replacement."""
     archive.put_segment("t", 0, LOG)
     archive.commit("t", 15)
-    key = only_copy(archive).key
-    with ObjectSource(archive.store, key, len(LOG) + 10) as source:
+    with ObjectSource(archive.store, only_copy(archive), len(LOG) + 10) as source:
         assert source.read(SIZE, 7) + source.read(SIZE + 7, 5) == LOG[SIZE : SIZE + 12]
         assert source.read(3, 4) == LOG[3:7]
         assert not source.was_replaced

@@ -1,0 +1,320 @@
+"""Live tails: what a scan shows above the next offset, in both isolation levels, and what it costs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from tests.made_archive import batches, steps
+from tests.made_tail import MadeTail, entry
+from tests.reader.archives import ScannedArchive
+from tests.transactions import ABORT, COMMIT, data, ended
+from ts_common.archive.commit import Live
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.object_keys import pack_name
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_reader.query.plan_query import plan_query
+from ts_reader.query.read_split import read_split
+
+
+def live(*ahead: tuple[int, int], log: str = "1", former: Sequence[tuple[str, int]] = ()) -> Live:
+    """Return what a commit has of its tail."""
+    return Live(log, tuple(former), EpochHistory(tuple(ahead)))
+
+
+def ship(archive: ScannedArchive, end: int = 100, **commit: Any) -> None:
+    """Ship one closed segment `[0, end)` of leader epoch 0, with a tail from there on."""
+    archive.put_segment("t", 0, batches(*steps(0, end)))
+    archive.commit("t", end, **{"live": live((0, end)), "last_stable_offset": end, **commit})
+
+
+def made(archive: ScannedArchive, *ranges: tuple[int, int], epoch: int = 0, batch_epoch: int | None = None) -> Any:
+    """Return an entry of plain records."""
+    body = batches(*ranges, epoch=epoch if batch_epoch is None else batch_epoch)
+    return entry(archive, "t", ranges[0][0], body, epoch=epoch)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_scan_shows_closed_segments_and_then_the_tail(archive: ScannedArchive, isolation: str) -> None:
+    """Entries of several packs, each offset once; one begins below the next offset."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(made(archive, (90, 100), (100, 105)))
+    tail.put(made(archive, (105, 120), (120, 130)))
+    rows = archive.rows(isolation_level=isolation)
+    assert [row["offset"] for row in rows] == list(range(130))
+    assert [row["key"] for row in rows] == [b"%d" % offset for offset in range(130)]
+    assert [info.end for info in archive.opened.partitions("t")] == [130]
+
+
+def test_a_scan_without_the_tail_ends_at_the_next_offset(archive: ScannedArchive) -> None:
+    """So does each reader that does not read tails."""
+    ship(archive)
+    MadeTail(archive).put(made(archive, (100, 130)))
+    assert archive.offsets(tail=False) == list(range(100))
+    assert archive.offsets() == list(range(130))
+
+
+def test_a_partition_without_a_closed_segment_shows_its_tail(archive: ScannedArchive) -> None:
+    """Its first commit has no run, and begins at `log.start`."""
+    archive.commit("t", 40, log_start=40, epochs=[(3, 40)], highest_base=40, live=live((3, 40)))
+    MadeTail(archive).put(entry(archive, "t", 40, batches((40, 50), epoch=3), epoch=3))
+    assert archive.offsets() == list(range(40, 50))
+
+
+def test_a_merged_object_has_the_entries_of_the_packs_that_it_replaces(archive: ScannedArchive) -> None:
+    """Its index is in the newest pack, or in itself if `before` names it."""
+    ship(archive)
+    tail = MadeTail(archive)
+    for start in range(100, 130, 10):
+        tail.put(made(archive, (start, start + 10)))
+    tail.merge()
+    assert archive.offsets() == list(range(130))
+    tail.merge(moves_index=True)
+    assert archive.offsets() == list(range(130))
+
+
+def test_offsets_that_compaction_removed_are_no_hole_of_the_tail(archive: ScannedArchive) -> None:
+    """A replica that caught up a compacted topic has them in its active segment; an entry covers them."""
+    ship(archive)
+    MadeTail(archive).put(made(archive, (100, 105), (108, 110)), made(archive, (110, 112)))
+    assert archive.offsets() == [*range(105), *range(108, 112)]
+    assert archive.offsets(starting_offsets={0: 106}, ending_offsets={0: 109}) == [108]
+    assert archive.scan().dataset().count_rows() == 109
+
+
+def test_indexes_that_continue_each_other_for_ever_are_damage(archive: ScannedArchive) -> None:
+    """A pack that another identity wrote can name itself."""
+    ship(archive)
+    MadeTail(archive).put(made(archive, (100, 110)), before=pack_name(1))
+    (info,) = archive.opened.partitions("t")
+    assert info.end == 100
+    assert "continue each other" in (info.problem or "")
+
+
+def test_the_view_ends_at_the_first_hole_of_the_tail(archive: ScannedArchive) -> None:
+    """That end is no data loss, even for a scan that fails on loss."""
+    ship(archive)
+    MadeTail(archive).put(made(archive, (100, 110)), made(archive, (120, 130)))
+    assert archive.offsets() == list(range(110))
+
+
+def test_entries_of_leaderships_that_the_commit_does_not_name_are_ignored(archive: ScannedArchive) -> None:
+    """A former leader's late entry counts only while the commit names it."""
+    ship(archive, live=live((0, 100), (2, 110), former=[("2", 0)]), epoch=2)
+    MadeTail(archive, "2").put(made(archive, (100, 110)), made(archive, (110, 115), epoch=1))
+    MadeTail(archive).put(made(archive, (110, 120), epoch=2), made(archive, (120, 125), epoch=3))
+    assert archive.offsets() == list(range(120))
+    MadeTail(archive, "3").put(made(archive, (100, 110)))
+    archive.commit("t", 100, live=live((0, 100), (2, 110), former=[("3", 1)]), epoch=2)
+    assert archive.offsets() == list(range(100))
+
+
+def test_the_dead_tail_of_an_entry_is_not_shown(archive: ScannedArchive) -> None:
+    """The new leader's epoch begins in it: an election lost the rest."""
+    ship(archive, live=live((0, 100), (2, 105), former=[("2", 0)]), epoch=2)
+    MadeTail(archive, "2").put(made(archive, (100, 105), (105, 120)))
+    own = made(archive, (105, 107), epoch=2)
+    MadeTail(archive).put(own)
+    assert archive.offsets() == list(range(107))
+
+
+def test_below_the_first_epoch_of_the_commit_only_the_leaders_own_entries_count(archive: ScannedArchive) -> None:
+    """Compaction removed what would show that the former leader's records are dead."""
+    own = live((4, 46), (5, 60), former=[("2", 3)])
+    archive.commit("t", 40, log_start=40, epochs=[], epoch=5, highest_base=40, live=own)
+    MadeTail(archive, "2").put(entry(archive, "t", 40, batches((40, 50), epoch=3), epoch=3))
+    assert archive.offsets() == []
+    MadeTail(archive).put(entry(archive, "t", 40, batches((46, 50), epoch=4), epoch=5))
+    assert archive.offsets() == [46, 47, 48, 49]
+
+
+def test_a_segment_above_the_next_offset_is_not_shown(archive: ScannedArchive) -> None:
+    """It was never committed; only entries are facts there."""
+    ship(archive)
+    archive.put_segment("t", 100, batches((100, 150)))
+    MadeTail(archive).put(made(archive, (100, 110)))
+    assert archive.offsets() == list(range(110))
+
+
+def test_what_log_start_hides_of_a_tail_is_not_shown(archive: ScannedArchive) -> None:
+    """Retention read a later commit, and raised the start above the next offset of this one."""
+    ship(archive, log_start=105)
+    MadeTail(archive).put(made(archive, (100, 110)))
+    assert archive.offsets() == list(range(105, 110))
+
+
+def transactional(archive: ScannedArchive, *, aborted: Any, stable: int = 8) -> None:
+    """Ship two transactions that began in the closed segment: an aborted one, and one that is still open."""
+    archive.put_segment("t", 0, data(0, 1000) + data(1, 1000, producer=8) + batches((2, 4)))
+    archive.commit("t", 4, live=live((0, 4)), last_stable_offset=0)
+    body = data(4, 1000) + ended(5, 1000, kind=ABORT) + batches((6, 8))
+    MadeTail(archive).put(entry(archive, "t", 4, body, stable=stable, aborted=aborted))
+
+
+def test_read_committed_ends_at_the_last_stable_offset_of_the_tail(archive: ScannedArchive) -> None:
+    """The transaction of producer 8 is open."""
+    transactional(archive, aborted=[(7, 0, 5)], stable=1)
+    assert archive.offsets(isolation_level="read_committed") == []
+    assert archive.offsets() == [0, 1, 2, 3, 4, 6, 7]
+
+
+@pytest.mark.parametrize("aborted", [[(7, 0, 5)], None])
+def test_an_aborted_transaction_is_hidden_in_segments_too(archive: ScannedArchive, aborted: Any) -> None:
+    """An entry that does not name where it began has readers search the markers."""
+    transactional(archive, aborted=aborted)
+    body = ended(8, 1000, producer=8, kind=COMMIT)
+    tail = MadeTail(archive)
+    first = entry(
+        archive, "t", 4, data(4, 1000) + ended(5, 1000, kind=ABORT) + batches((6, 8)), stable=1, aborted=aborted
+    )
+    tail.put(first, entry(archive, "t", 8, body, stable=9))
+    assert archive.offsets(isolation_level="read_committed") == [1, 2, 3, 6, 7]
+    assert archive.offsets() == [0, 1, 2, 3, 4, 6, 7]
+
+
+def test_an_entry_with_a_dead_tail_gives_no_last_stable_offset(archive: ScannedArchive) -> None:
+    """The marker that ends the transaction is in the dead tail, so the transaction is undecided."""
+    ship(archive, live=live((0, 100), (2, 102), former=[("2", 0)]), epoch=2)
+    dead = data(100, 1000) + batches((101, 102)) + ended(102, 1000, kind=COMMIT)
+    MadeTail(archive, "2").put(entry(archive, "t", 100, dead, stable=103))
+    assert archive.offsets() == list(range(102))
+    assert archive.offsets(isolation_level="read_committed") == list(range(100))
+
+
+def test_times_of_the_tail_bound_a_scan(archive: ScannedArchive) -> None:
+    """The record at an offset has the timestamp 1000 + offset."""
+    ship(archive)
+    MadeTail(archive).put(made(archive, (100, 110)), made(archive, (110, 120)))
+    assert archive.offsets(starting_timestamp=1095, ending_timestamp=1115) == list(range(95, 115))
+    assert archive.offsets(starting_offsets={0: 112}) == list(range(112, 120))
+    assert archive.scan().dataset().count_rows() == 120
+    estimate = archive.scan(starting_offsets={0: 112}).estimate()
+    assert (estimate.segments, estimate.all_segments) == (1, 3)
+    assert estimate.bytes < estimate.all_bytes
+
+
+def test_damage_in_a_pack_ends_the_view_with_a_warning(archive: ScannedArchive) -> None:
+    """Closed segments stay readable, and the scan does not fail."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(made(archive, (100, 110)))
+    body = bytearray(archive.store.get(tail.newest)[0])
+    body[40] ^= 1
+    archive.store.put(tail.newest, bytes(body))
+    (info,) = archive.opened.partitions("t")
+    assert info.end == 100
+    assert "the view ends at the next offset" in (info.problem or "")
+    assert archive.offsets() == list(range(100))
+
+
+def test_damage_in_the_batches_of_an_entry_is_an_error_that_names_the_pack(archive: ScannedArchive) -> None:
+    """As in a segment; a tolerant scan shows the rest."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(made(archive, (100, 105), (105, 110), (110, 115)))
+    body = bytearray(archive.store.get(tail.newest)[0])
+    body[tail.entries[0].position + len(tail.batches(tail.entries[0])) // 2] ^= 1
+    archive.store.put(tail.newest, bytes(body))
+    with pytest.raises(CorruptData, match=pack_name(1)):
+        archive.offsets()
+    assert archive.offsets(mode="DROPMALFORMED") == [*range(105), *range(110, 115)]
+    raw = [row["_corrupt_record"] for row in archive.rows(mode="PERMISSIVE")]
+    assert [len(each) for each in raw if each is not None] == [len(body_of := tail.batches(tail.entries[0])) // 3]
+    assert raw[105] == body_of[len(body_of) // 3 : 2 * len(body_of) // 3]
+
+
+class Recorded(WrappedStore):
+    """A store that records its requests, and can lose an object before it is first opened."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.requests: list[str] = []
+        self.lost: dict[str, bytes] = {}
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        self.requests.append(f"GET {key}")
+        if self.lost.pop(key, None) is not None:
+            raise ObjectNotFound(key)
+        return self._inner.open(key, byte_range)
+
+    def head(self, key: str) -> ObjectInfo:
+        self.requests.append(f"HEAD {key}")
+        return self._inner.head(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        self.requests.append(f"LIST {prefix}")
+        return self._inner.list(prefix, start_after=start_after)
+
+
+def read(store: ObjectStore, archive: ScannedArchive, **arguments: Any) -> list[int]:
+    """Return the offsets of a scan that uses this store."""
+    plan = plan_query(store, archive.scan(**arguments).query)
+    found = []
+    for split in plan.splits:
+        for rows in read_split(store, split, ["offset"]):
+            found += rows.column("offset").to_pylist()
+    return found
+
+
+def test_an_archive_without_a_tail_costs_no_request_more(archive: ScannedArchive) -> None:
+    """Packs exist, but no commit names them."""
+    ship(archive, live=None)
+    MadeTail(archive).put(made(archive, (100, 110)))
+    found = []
+    for tail in (True, False):
+        store = Recorded(archive.store)
+        assert read(store, archive, tail=tail) == list(range(100))
+        found.append(store.requests)
+    assert found[0] == found[1]
+    assert not any("/tail/" in request for request in found[0])
+
+
+def test_a_reader_of_one_partition_sends_a_few_requests_after_the_commit(archive: ScannedArchive) -> None:
+    """It lists one name of each log, reads the index there, and then the entry."""
+    ship(archive, live=live((0, 100), former=[("2", 0)]))
+    tail = MadeTail(archive)
+    for start in range(100, 160, 10):
+        tail.put(made(archive, (start, start + 10)))
+    tail.merge()
+    tail.put(made(archive, (160, 170)))
+    store = Recorded(archive.store)
+    assert read(store, archive, starting_offsets={0: 165}) == list(range(165, 170))
+    of_tail = [request for request in store.requests if "/tail/" in request]
+    assert [request.split("/")[-2:] for request in of_tail] == [
+        ["packs", ""],
+        ["packs", pack_name(8).removeprefix("packs/")],
+        ["packs", ""],
+        ["packs", pack_name(8).removeprefix("packs/")],
+    ]
+    assert len(store.requests) <= 10
+    commit = f"GET {archive.partition('t').commit}"
+    assert store.requests.index(commit) < store.requests.index(of_tail[0])
+
+
+def test_a_query_reads_each_log_once_for_all_partitions(archive: ScannedArchive) -> None:
+    """One pack has entries of both, and both are in its index."""
+    tail = MadeTail(archive)
+    for partition in (0, 1):
+        archive.put_segment("t", 0, batches((0, 100)), partition=partition)
+        archive.commit("t", 100, partition=partition, live=live((0, 100)))
+    tail.put(*(entry(archive, "t", 100, batches((100, 105)), partition=partition) for partition in (0, 1)))
+    store = Recorded(archive.store)
+    plan = plan_query(store, archive.scan().query)
+    assert {part.end for split in plan.splits for part in split.ranges} == {100, 105}
+    assert sum("/tail/" in request for request in store.requests) == 2
+
+
+def test_a_pack_that_was_deleted_meanwhile_makes_the_reader_begin_again(archive: ScannedArchive) -> None:
+    """It reads the commit again, and then the log: a merge may have moved what the commit needs."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(made(archive, (100, 110)))
+    store = Recorded(archive.store)
+    store.lost[tail.newest] = b""
+    assert read(store, archive) == list(range(110))
+    commits = [request for request in store.requests if request.endswith("offset.wm")]
+    assert len(commits) == 2

@@ -1,0 +1,88 @@
+"""The tail rules and reading rule 11 in random and directed histories."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.tail.clauses import ALL_OF_TAIL, TailClause
+from tests.tail.directed import DIRECTED
+from tests.tail.reading import Broken
+from tests.tail.world import history
+
+# By clause, the first history that breaks a rule without it; those of `DIRECTED` have histories of their own.
+_BROKEN_BY = {
+    TailClause.OWN: 9,
+    TailClause.BOUND: 1,
+    TailClause.STABLE: 0,
+    TailClause.CONTINUES: 12,
+    TailClause.REREAD: 108,
+    TailClause.FREE: 1,
+    TailClause.FRESH: 110,
+    TailClause.NAMED: 361,
+    TailClause.AHEAD: 0,
+    TailClause.CARRY: 0,
+    TailClause.GRACE: 97,
+    TailClause.NOT_LED: 0,
+    TailClause.KEPT: 1,
+    TailClause.DELETED_LATER: 64,
+    TailClause.COMMIT_FIRST: 4,
+    TailClause.CHAIN: 23,
+    TailClause.LIVE: 5,
+    TailClause.KNOWN: 3595,
+    TailClause.FROM_NEXT: 35,
+    TailClause.WHOLE: 19,
+    TailClause.ABORTED: 0,
+    TailClause.POSITION: 44,
+    TailClause.SETTLED: 55,
+}
+_BY_NAME = {each.__name__: (dropped, each) for dropped, each in DIRECTED.items()}
+
+
+def test_no_history_breaks_a_rule() -> None:
+    """All clauses on: views are the leader's log below its high watermark, and complete at the end."""
+    _assert_holds(range(200))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_no_history_of_many_more_breaks_a_rule() -> None:
+    """As above; a tenth of them is longer."""
+    _assert_holds(range(200, 10_000))
+    _assert_holds(range(10_000, 11_000), 9000)
+
+
+def _assert_holds(seeds: range, steps: int = 3000) -> None:
+    for seed in seeds:
+        result = history(seed, steps=steps)
+        assert result.broken is None, f"history {seed}: {result.broken}"
+
+
+@pytest.mark.parametrize("clause", _BROKEN_BY)
+def test_without_a_clause_its_counterexample_is_back(clause: TailClause) -> None:
+    """It is a history that breaks no rule with the clause."""
+    seed = _BROKEN_BY[clause]
+    assert history(seed).broken is None
+    assert history(seed, ALL_OF_TAIL - {clause}).broken is not None
+
+
+@pytest.mark.parametrize("name", _BY_NAME)
+def test_a_directed_history_breaks_a_rule_without_its_clauses_only(name: str) -> None:
+    """Either clause suffices where two close one counterexample."""
+    dropped, directed = _BY_NAME[name]
+    _assert_directed(directed, ALL_OF_TAIL)
+    for kept in dropped if len(dropped) > 1 else ():
+        _assert_directed(directed, ALL_OF_TAIL - dropped | {kept})
+    with pytest.raises(Broken):
+        directed(ALL_OF_TAIL - dropped)
+
+
+def _assert_directed(directed: Callable[[frozenset[TailClause]], None], clauses: frozenset[TailClause]) -> None:
+    try:
+        directed(clauses)
+    except Broken as error:
+        pytest.fail(f"{error}")
+
+
+def test_each_clause_has_its_counterexample() -> None:
+    """A clause that is added needs one."""
+    assert {*_BROKEN_BY, *(clause for dropped in DIRECTED for clause in dropped)} == ALL_OF_TAIL

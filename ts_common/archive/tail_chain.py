@@ -1,0 +1,134 @@
+"""The chain of a live tail: which entries of packs continue a partition from the next offset on (reading rule 11).
+
+An entry is a fact: the log of the leader of its epoch has exactly these batches in `[start, end)`, and all of them are
+below that leader's high watermark. No later event makes that false. The commit decides which facts count: it names the
+leaderships, and the epochs of the leader's log from the next offset on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
+
+from ts_common.archive.commit import Commit
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.json_objects import MAX_INT64
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction whose marker is in an entry.
+
+    Attributes:
+        first: its first offset; it can be below the entry.
+        last: the offset of its marker.
+    """
+
+    producer_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class TailEntry:
+    """Whole batches of one partition, in one object of a log of packs.
+
+    Attributes:
+        directory: of the partition's incarnation.
+        epoch: leader epoch of the leadership that shipped it.
+        start: first offset.
+        end: the offset after the last; offsets between that no batch has were compacted.
+        object: name of the object below the log, such as `packs/ffffffffffff`.
+        position: of the first batch in it.
+        length: of the batches, in bytes.
+        crc32c: of the batches.
+        epochs: (epoch, first offset) wherever the epoch of the batches changes.
+        stable: the last stable offset of a log that ends at `end`.
+        aborted: the aborted transactions whose marker is in it; None if the log does not show where one of them began.
+        records: number of records, with control records; None if only decompression yields it.
+        time_max: greatest timestamp of a record, ms since the epoch; None if no record has one.
+    """
+
+    directory: str
+    epoch: int
+    start: int
+    end: int
+    object: str
+    position: int
+    length: int
+    crc32c: int
+    epochs: tuple[tuple[int, int], ...]
+    stable: int
+    aborted: tuple[Aborted, ...] | None
+    records: int | None
+    time_max: int | None
+
+
+class Link(NamedTuple):
+    """The offsets `[start, end)` of the view that one entry of a log has."""
+
+    log: str
+    entry: TailEntry
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What continues a partition.
+
+    Attributes:
+        links: in order, without a hole.
+        end: the offset after the last; the commit's next offset without a link.
+        epochs: the epochs of the view, up to and with the tail.
+        stable: the last stable offset of the view; None if that is the commit's, which lacks it.
+    """
+
+    links: tuple[Link, ...]
+    end: int
+    epochs: EpochHistory
+    stable: int | None
+
+
+def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
+    """Return the chain from the commit's next offset on; its end is no data loss.
+
+    Args:
+        commit: read before the entries.
+        entries: of the partition's directory, each with the name of its log. Those of logs or leaderships that the
+            commit does not name do not count.
+    """
+    end, stable, live = commit.next_offset, commit.last_stable_offset, commit.live
+    if live is None:
+        return Chain((), end, commit.epochs, stable)
+    epochs = commit.epochs.continued(live.ahead, end)
+    own = live.log, commit.epoch
+    named = {own, *live.former}
+    # A leader that fetched a compacted log has no epoch below this. There its own entries alone are of its log.
+    first_known = epochs.pairs[0][1] if epochs.pairs else MAX_INT64
+    alive = sorted(
+        (
+            Link(
+                log,
+                entry,
+                entry.start if (log, entry.epoch) == own else max(entry.start, first_known),
+                epochs.live_end(entry.epochs, entry.start, entry.end),
+            )
+            for log, entry in entries
+            if (log, entry.epoch) in named and entry.end > end
+        ),
+        key=attrgetter("start"),
+    )
+    links: list[Link] = []
+    best, ahead = None, 0
+    while True:
+        while ahead < len(alive) and alive[ahead].start <= end:
+            best = max(best or alive[ahead], alive[ahead], key=lambda link: (link.end, link.entry.epoch))
+            ahead += 1
+        if best is None or best.end <= end:
+            return Chain(tuple(links), end, epochs, stable)
+        if best.end == best.entry.end:
+            stable = best.entry.stable
+        elif stable is None:  # its dead tail may have decided what is open here, and so may the run
+            stable = end
+        links.append(best._replace(start=end))
+        end = best.end

@@ -1,0 +1,122 @@
+"""Read the logs of packs that commits name, and make the tails of views (reading rule 11).
+
+A log has entries of many partitions, so a query reads each log once for all of them, after all their commits. It lists
+one name, the newest pack, and reads the first bytes of it: the header and the index. An entry's batches are read as
+those of any other copy.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ts_common.archive.catalog import StoredSegment
+from ts_common.archive.commit import Commit
+from ts_common.archive.copies import Packed, SegmentCopy
+from ts_common.archive.object_keys import PACKS_DIRECTORY, ClusterKeys, PartitionKeys, SegmentName, pack_number
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.tail_chain import Chain, Link, TailEntry, join
+from ts_common.archive.tail_pack import HEAD_BYTES, Block, PackHead, decode_block, decode_head
+from ts_common.errors import CorruptData
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore
+
+_MAX_OBJECTS: Final = 8  # whose indexes continue each other: far more entries than an agent keeps
+
+
+@dataclass
+class _Index:
+    """The first bytes of an object with an index; each block is decoded when an entry of it is needed."""
+
+    name: str
+    key: str
+    head: PackHead
+    data: bytes
+    decoded: dict[int, tuple[TailEntry, ...]] = field(default_factory=dict)
+
+    def entries_of(self, directory: str) -> Iterator[TailEntry]:
+        for position, block in self.head.blocks_of(directory):
+            if position not in self.decoded:
+                self.decoded[position] = self._decoded(position, block)
+            yield from (entry for entry in self.decoded[position] if entry.directory == directory)
+
+    def _decoded(self, position: int, block: Block) -> tuple[TailEntry, ...]:
+        return decode_block(self.data[position : position + block.length], self.head, block, self.name, self.key)
+
+
+class TailLogs:
+    """The logs of packs of one cluster, each read once; thread-safe.
+
+    Make it after the commits of all partitions that use it were read.
+    """
+
+    def __init__(self, store: ObjectStore, keys: ClusterKeys) -> None:
+        self._store = store
+        self._keys = keys
+        self._lock = threading.Lock()  # guards the locks of the logs
+        self._of_log: dict[str, threading.Lock] = {}
+        self._logs: dict[str, tuple[_Index, ...]] = {}
+
+    def chain(self, keys: PartitionKeys, commit: Commit) -> Chain:
+        """Return what continues a partition from the next offset of its commit on.
+
+        Raises:
+            CorruptData: a pack of a log that the commit names is damaged.
+            NewerFormat: a later release wrote it.
+            ObjectNotFound: an object was deleted meanwhile: read the commit again, then the logs.
+            StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+        """
+        if commit.live is None:
+            return join(commit, ())
+        named = dict.fromkeys((commit.live.log, *(log for log, _ in commit.live.former)))
+        entries = [
+            (log, entry)
+            for log in named
+            for index in self._read_once(log)
+            for entry in index.entries_of(keys.directory)
+        ]
+        return join(commit, entries)
+
+    def _read_once(self, log: str) -> tuple[_Index, ...]:
+        with self._lock:
+            of_log = self._of_log.setdefault(log, threading.Lock())
+        with of_log:
+            if log not in self._logs:
+                self._logs[log] = tuple(self._read(log))
+            return self._logs[log]
+
+    def _read(self, log: str) -> Iterator[_Index]:
+        prefix = self._keys.tail(log)
+        listed = self._store.list(prefix + PACKS_DIRECTORY)
+        newest = next((info for info in listed if pack_number(info.key.removeprefix(prefix)) is not None), None)
+        name = None if newest is None else newest.key.removeprefix(prefix)
+        for _ in range(_MAX_OBJECTS):
+            if name is None:
+                return
+            index = self._index(log, prefix, name, newest)
+            yield index
+            name, newest = index.head.before, None
+        raise CorruptData(f"{prefix}: more than {_MAX_OBJECTS} indexes continue each other")
+
+    def _index(self, log: str, prefix: str, name: str, info: ObjectInfo | None) -> _Index:
+        key = prefix + name
+        if info is None:
+            info = self._store.head(key)
+        data, _ = self._store.get(key, ByteRange(0, max(1, min(info.size, HEAD_BYTES))))
+        head = decode_head(data, key)
+        if head.log != log or pack_number(name) not in {None, head.number}:
+            raise CorruptData(f"{key}: it names pack {head.number} of log {head.log}")
+        return _Index(name, key, head, data)
+
+
+def tail_ranges(keys: PartitionKeys, chain: Chain) -> tuple[ReadRange, ...]:
+    """Return what to read of a chain, in order."""
+    return tuple(ReadRange(link.start, link.end, (_copy(keys, link),)) for link in chain.links)
+
+
+def _copy(keys: PartitionKeys, link: Link) -> SegmentCopy:
+    entry = link.entry
+    metadata = SegmentMetadata(entry.end, entry.epochs, entry.records, entry.time_max, None, entry.crc32c)
+    packed = Packed(keys.cluster.tail(link.log) + entry.object, entry.position, entry.aborted)
+    stored = StoredSegment(SegmentName(entry.start), entry.length, frozenset())
+    return SegmentCopy(keys, stored, metadata, packed)
