@@ -5,7 +5,7 @@ messages are needed, and each has a handful of fields.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from ts_common.errors import CorruptData
@@ -102,6 +102,11 @@ class Reader:
     def array(self, read: Callable[[], _T]) -> list[_T]:
         """Read ARRAY, an absent one as empty; `read` reads one element."""
         return self._elements(self.int32(), read)
+
+    def structs(self, form: struct.Struct) -> Iterator[tuple[Any, ...]]:
+        """Read ARRAY of elements that have no text: each is the values of `form`."""
+        data = self._take(max(self.int32(), 0) * form.size)
+        return form.iter_unpack(data)
 
     def compact_array(self, read: Callable[[], _T]) -> list[_T]:
         """Read COMPACT_ARRAY, an absent one as empty; `read` reads one element."""

@@ -29,6 +29,15 @@ def first_unstable_offset(data: bytes) -> int | None:
     With None, the last stable offset there is the snapshot's own offset.
 
     Raises:
+        CorruptData: as `open_transactions`.
+    """
+    return min(open_transactions(data).values(), default=None)
+
+
+def open_transactions(data: bytes) -> dict[int, int]:
+    """Return the first offset of each transaction that was open at the snapshot, by producer id.
+
+    Raises:
         CorruptData: another version, a wrong CRC, or a count that does not fit the size.
     """
     if len(data) < _ENTRIES_POSITION:
@@ -45,5 +54,4 @@ def first_unstable_offset(data: bytes) -> int | None:
         raise CorruptData(
             f"producer snapshot: its count of {counted(count, 'entry')} does not fit {counted(len(data), 'byte')}"
         )
-    first_offsets = [entry[-1] for entry in _ENTRY.iter_unpack(data[_ENTRIES_POSITION:])]
-    return min((offset for offset in first_offsets if offset >= 0), default=None)
+    return {entry[0]: entry[-1] for entry in _ENTRY.iter_unpack(data[_ENTRIES_POSITION:]) if entry[-1] >= 0}

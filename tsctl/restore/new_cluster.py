@@ -16,13 +16,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 )
 
 from ts_common.broker_connection.connection import BrokerConnection
+from ts_common.broker_connection.list_offsets import EARLIEST, LATEST
 from ts_common.broker_connection.security import security_of
 from ts_common.errors import OperatorError, QueryError, TransientError
 from ts_common.json_objects import MAX_INT64
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
 from tsctl.restore.documents import Created, RestorePlan
-from tsctl.restore.raw_requests import EARLIEST, LATEST, list_offsets
+from tsctl.restore.raw_requests import offsets_of
 from tsctl.verify.kafka_cluster import REQUEST_SECONDS, ClusterAway, KafkaCluster, KafkaTopic
 
 # Until the last step nothing of a restored topic is deleted or compacted.
@@ -314,8 +315,8 @@ def bounds_of(cluster: NewCluster, plan: RestorePlan) -> dict[TopicPartition, tu
     if plan.seed is None:
         return cluster.reading.bounds(plan.partitions)
     with cluster.connect(plan.seed.address) as connection:
-        first = list_offsets(connection, plan.partitions, EARLIEST)
-        last = list_offsets(connection, plan.partitions, LATEST)
+        first = offsets_of(connection, plan.partitions, EARLIEST)
+        last = offsets_of(connection, plan.partitions, LATEST)
     return {name: (first[name], last[name]) for name in plan.partitions}
 
 

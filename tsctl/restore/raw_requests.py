@@ -1,10 +1,8 @@
 """Requests that librdkafka does not have, over one connection to a broker: transactions, offsets, a reassignment.
 
-The messages are those of the files in Kafka's source, as `ListTransactionsRequest.json`; all but ListOffsets are
-flexible, so each structure ends with tagged fields; `?` is a value that may be null::
+The messages are those of the files in Kafka's source, as `ListTransactionsRequest.json`; all are flexible, so each
+structure ends with tagged fields; `?` is a value that may be null::
 
-    ListOffsets 1           replica -1, topics [topic, partitions [partition, time]]
-                            -> topics [topic, partitions [partition, error, time, offset]]
     AlterPartitionReassignments 0  ms, topics [topic, partitions [partition, replicas]]
                             -> throttle, error, message?, topics [topic, partitions [partition, error, message?]]
     DescribeTransactions 0  transactional ids
@@ -19,14 +17,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
-from ts_common.broker_connection.encoding import Reader, compact_string, string
+from ts_common.broker_connection.encoding import Reader, compact_string
+from ts_common.broker_connection.list_offsets import NO_EPOCH, list_offsets
 from ts_common.errors import CorruptData, OperatorError, TransientError
 from ts_common.log_format.varints import unsigned_varint
 from ts_common.model import TopicPartition
 from tsctl.restore.transactions import Coordinated
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 _NO_SUCH_ID: Final = 105  # TRANSACTIONAL_ID_NOT_FOUND: it expired meanwhile
 # Errors that end by themselves: a broker does not have the topic yet; the leader, the coordinator or the controller
 # moves or loads; a time-out; another request changes the same transaction.
@@ -92,7 +89,7 @@ def _described(connection: BrokerConnection, ids: Collection[str]) -> tuple[Coor
     return tuple(each for code, each in states if not code)
 
 
-def list_offsets(
+def offsets_of(
     connection: BrokerConnection, partitions: Iterable[TopicPartition], time: int
 ) -> dict[TopicPartition, int]:
     """Return an offset of each partition, which the broker leads.
@@ -103,24 +100,10 @@ def list_offsets(
     Raises:
         As `list_transactions`.
     """
-    wanted = set(partitions)
-    topics = [
-        string(topic) + _old_array(struct.pack(">iq", number, time) for number in numbers)
-        for topic, numbers in _by_topic(dict.fromkeys(wanted)).items()
-    ]
-    answer = connection.request(Api.LIST_OFFSETS, 1, struct.pack(">i", -1) + _old_array(topics))
-
-    def partition() -> tuple[int, int, int]:
-        number, code, _, offset = answer.int32(), answer.int16(), answer.int64(), answer.int64()
-        return number, code, offset
-
-    found = {}
-    for topic, numbers in answer.array(lambda: (answer.string() or "", answer.array(partition))):
-        for number, code, offset in numbers:
-            _check(connection, f"ListOffsets of {topic}-{number}", code)
-            found[TopicPartition(topic, number)] = offset
-    _check_all(connection, "ListOffsets", wanted, found)
-    return found
+    found = list_offsets(connection, dict.fromkeys(partitions, NO_EPOCH), time)
+    for name, answer in found.items():
+        _check(connection, f"ListOffsets of {name}", answer.error)
+    return {name: answer.offset for name, answer in found.items()}
 
 
 def reassign(connection: BrokerConnection, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -182,8 +165,3 @@ def _by_topic(values: Mapping[TopicPartition, _T]) -> dict[str, dict[int, _T]]:
 def _array(elements: Iterable[bytes]) -> bytes:
     found = list(elements)
     return unsigned_varint(len(found) + 1) + b"".join(found)
-
-
-def _old_array(elements: Iterable[bytes]) -> bytes:
-    found = list(elements)
-    return struct.pack(">i", len(found)) + b"".join(found)

@@ -11,14 +11,14 @@ from tests.fuzz.mutate import mutate_bytes
 from tests.matrix import examples
 from ts_common.broker_connection.connection import Api, BrokerConnection
 from ts_common.broker_connection.encoding import Reader, compact_string, string
+from ts_common.broker_connection.list_offsets import LATEST
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from tsctl.restore.raw_requests import (
-    LATEST,
     RequestDelayed,
     RequestRefused,
-    list_offsets,
     list_transactions,
+    offsets_of,
     reassign,
 )
 from tsctl.restore.transactions import Coordinated
@@ -62,7 +62,7 @@ def described(code: int = 0) -> tuple[Api, bytes]:
 
 def offsets(code: int = 0) -> tuple[Api, bytes]:
     one = struct.pack(">i", 1)
-    return Api.LIST_OFFSETS, one + string("t") + one + struct.pack(">ihqq", 3, code, -1, 40)
+    return Api.LIST_OFFSETS, bytes(4) + one + string("t") + one + struct.pack(">ihqqi", 3, code, -1, 40, 7)
 
 
 def reassigned(code: int = 0, partition: int = 0) -> tuple[Api, bytes]:
@@ -78,7 +78,7 @@ ANSWERS: dict[str, tuple[Callable[[BrokerConnection], Any], list[tuple[Api, byte
         [described(), listed()],
         (Coordinated("app", 7, 2, "Ongoing", 5, frozenset({"t"})),),
     ),
-    "ListOffsets": (lambda connection: list_offsets(connection, [T3], LATEST), [offsets()], {T3: 40}),
+    "ListOffsets": (lambda connection: offsets_of(connection, [T3], LATEST), [offsets()], {T3: 40}),
     "AlterPartitionReassignments": (lambda connection: reassign(connection, {T3: [1, 2]}), [reassigned()], None),
 }
 
@@ -131,7 +131,7 @@ def test_a_transactional_id_that_expired_meanwhile_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("name", "bodies"),
     [
-        ("ListOffsets", [(Api.LIST_OFFSETS, struct.pack(">i", -1))]),
+        ("ListOffsets", [(Api.LIST_OFFSETS, bytes(4) + struct.pack(">i", -1))]),
         ("DescribeTransactions", [listed(), (Api.DESCRIBE_TRANSACTIONS, struct.pack(">i", 0) + b"\1\0")]),
     ],
 )

@@ -1,0 +1,211 @@
+"""Pieces of a live log: of a real broker's while it is written, and what ends a reading without a result."""
+
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from awscrt.checksums import crc32c
+
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker
+from tests.uploader.log_dirs.test_broker_files import snapshot
+from ts_common.archive.tail_chain import Aborted
+from ts_common.broker_connection.connection import BrokerConnection
+from ts_common.broker_connection.security import security_of
+from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.log_format.checkpoints import encode_leader_epoch_checkpoint
+from ts_common.log_format.markers import ABORT, COMMIT
+from ts_common.model import TopicPartition
+from ts_uploader.tail.asking import high_watermarks
+from ts_uploader.tail.live_log import LiveLog, Piece
+
+SECONDS = 60
+MOST = 1 << 20
+T = TopicPartition("tail-live", 0)
+
+
+@pytest.mark.parametrize("cluster", ["zookeeper", pytest.param("kraft", marks=pytest.mark.full)], indirect=True)
+def test_the_pieces_of_a_log_are_the_log_that_is_written_meanwhile(cluster: LocalCluster) -> None:
+    """Byte for byte, over rolls; with Kafka's own last stable offset, and its aborted transactions."""
+    cluster.create_topic(T.topic, assignment=[[1, 2]], config={"segment.bytes": "15000"})
+    directory = cluster.brokers[1].partition_directory(T.topic, 0)
+    ended = threading.Event()
+    writer = threading.Thread(target=write, args=(cluster, ended))
+    pieces: list[Piece] = []
+    log = LiveLog(directory, 0, 0)
+    with BrokerConnection(security_of({"bootstrap.servers": cluster.brokers[1].bootstrap}), SECONDS) as connection:
+        wait_for(lambda: T in high_watermarks(connection, {T: 0}), "the leader's high watermark", SECONDS)
+        writer.start()
+        try:
+            while writer.is_alive() or log.end < cluster.latest(T.topic, 0):
+                take(log, high_watermarks(connection, {T: 0})[T], pieces)
+        finally:
+            ended.set()
+            writer.join(SECONDS)
+        assert high_watermarks(connection, {T: 1}) == high_watermarks(connection, {T: -2}) == {}  # another leader's
+    files = sorted(directory.glob("*.log"))
+    assert len(files) > 3
+    assert b"".join(data for piece in pieces for data in piece.data) == b"".join(map(Path.read_bytes, files))
+    assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
+    assert pieces[-1].stable == cluster.latest(T.topic, 0, committed=True) < pieces[-1].end
+    aborted = [each for piece in pieces for each in piece.aborted or ()]
+    assert {(each.producer_id, each.first, each.last) for each in aborted} == entries_of(directory)
+    assert sum(piece.records for piece in pieces) == pieces[-1].end
+    half = pieces[len(pieces) // 2]
+    again = LiveLog(directory, 0, half.start)
+    found: list[Piece] = []
+    take(again, half.end, found)
+    assert (found[0].start, found[0].stable, found[0].crc32c) == (half.start, half.stable, half.crc32c)
+
+
+def take(log: LiveLog, high_watermark: int, pieces: list[Piece]) -> None:
+    """Add the next piece, if there is one."""
+    if (piece := log.read(high_watermark, 40_000)) is not None:
+        assert piece.end <= high_watermark
+        assert piece.crc32c == crc32c(b"".join(piece.data))
+        log.take(piece)
+        pieces.append(piece)
+
+
+def write(cluster: LocalCluster, ended: threading.Event) -> None:
+    """Write plain records, transactions of both outcomes, and one that stays open."""
+    open_one = cluster.producer({"transactional.id": "tail-open", "transaction.timeout.ms": 600_000})
+    open_one.init_transactions(SECONDS)
+    producer = cluster.producer({"transactional.id": "tail-ended", "compression.type": "lz4"})
+    producer.init_transactions(SECONDS)
+    plain = cluster.producer({"enable.idempotence": True})
+    for number in range(40):
+        if ended.is_set():
+            break
+        producer.begin_transaction()
+        for size in (10, 3000):
+            producer.produce(T.topic, bytes(range(250)) * (size // 10), b"t", partition=0)
+        producer.flush(SECONDS)
+        plain.produce(T.topic, b"plain" * 300, partition=0)
+        plain.flush(SECONDS)
+        if number == 30:
+            open_one.begin_transaction()
+            open_one.produce(T.topic, b"open", partition=0)
+            open_one.flush(SECONDS)
+        if number % 3:
+            producer.commit_transaction(SECONDS)
+        else:
+            producer.abort_transaction(SECONDS)
+
+
+def entries_of(directory: Path) -> set[tuple[int, int, int]]:
+    """Return producer id, first and last offset of the aborted transactions that the broker indexed."""
+    form = struct.Struct(">hqqqq")
+    data = b"".join(path.read_bytes() for path in directory.glob("*.txnindex"))
+    return {(producer, first, last) for _, producer, first, last, _ in form.iter_unpack(data)}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A partition's directory whose leader epoch is 7."""
+    made = tmp_path / "t-0"
+    made.mkdir()
+    begin(made, (5, 0), (7, 3))
+    return made
+
+
+def begin(directory: Path, *epochs: tuple[int, int]) -> None:
+    """Write the leader epochs as a broker does: by a rename."""
+    beside = directory / "leader-epoch-checkpoint.tmp"
+    beside.write_bytes(encode_leader_epoch_checkpoint(epochs))
+    beside.replace(directory / "leader-epoch-checkpoint")
+
+
+def put(directory: Path, base: int, *batches: bytes) -> None:
+    """Write a file of the log."""
+    (directory / f"{base:020d}.log").write_bytes(b"".join(batches))
+
+
+def rows(directory: Path, start: int, high_watermark: int, most: int = MOST) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of the pieces of a log."""
+    log = LiveLog(directory, 7, start)
+    while (piece := log.read(high_watermark, most)) is not None:
+        yield piece.start, piece.end
+        log.take(piece)
+
+
+def test_only_whole_batches_below_the_high_watermark_are_read(directory: Path) -> None:
+    """A batch across it, a torn one and zeros wait; a first batch can be larger than the limit."""
+    put(directory, 0, batch(0, epoch=5), batch(1, epoch=5), batch(2, epoch=5), batch(3, epoch=7)[:-1])
+    assert [*rows(directory, 0, 2)] == [(0, 2)]
+    assert [*rows(directory, 0, 99, most=1)] == [(0, 1), (1, 2), (2, 3)]
+    put(directory, 0, batch(0, epoch=5), bytes(200))
+    assert [*rows(directory, 0, 99)] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "text"),
+    [
+        ((batch(0, epoch=8),), "leader epoch 8, above 7"),
+        ((batch(0, epoch=7)[:-1] + b"!",), "wrong CRC"),
+        ((batch(1, epoch=7), batch(0, epoch=7)), "it begins below 2"),
+    ],
+)
+def test_a_doubt_ends_the_reading_without_a_piece(directory: Path, batches: tuple[bytes, ...], text: str) -> None:
+    """The batches before it are not used either."""
+    put(directory, 0, *batches)
+    with pytest.raises(CorruptData, match=text):
+        LiveLog(directory, 7, 0).read(99, MOST)
+
+
+def test_a_gap_is_read_in_the_newest_file_only(directory: Path) -> None:
+    """A follower fetches what compaction left; in a closed file the cleaner can have removed batches since."""
+    put(directory, 0, batch(0, epoch=7), batch(5, epoch=7))
+    assert [*rows(directory, 0, 99)] == [(0, 6)]
+    put(directory, 6, batch(6, epoch=7))
+    with pytest.raises(CorruptData, match="it begins above 1, in a file that is not the newest"):
+        [*rows(directory, 0, 99)]
+
+
+def test_a_log_that_another_leadership_has_is_not_read(directory: Path) -> None:
+    """The epoch in the file decides before the reading, and that the file is the same after it."""
+    put(directory, 0, batch(0, epoch=7))
+    with pytest.raises(SegmentChanged, match="ends with 7, the leader epoch is 6"):
+        LiveLog(directory, 6, 0).read(99, MOST)
+    log = LiveLog(directory, 7, 0)
+    check = log._check
+
+    def replaced(*given: object) -> None:
+        check(*given)  # type: ignore[arg-type]
+        begin(directory, (5, 0), (7, 3))
+
+    log._check = replaced  # type: ignore[assignment, method-assign]
+    with pytest.raises(SegmentChanged, match="changed during the reading"):
+        log.read(99, MOST)
+
+
+def test_transactions_begin_with_the_producer_snapshot(directory: Path) -> None:
+    """Of the file that has the first offset; without it, it is unknown what is open there."""
+    put(
+        directory,
+        100,
+        batch(100, epoch=7, attributes=TRANSACTIONAL, producer_id=9),
+        marker(101, 4001, COMMIT, epoch=7),
+        marker(102, 9, ABORT, epoch=7),
+        marker(103, 5, ABORT, epoch=7),
+    )
+    log = LiveLog(directory, 7, 102)
+    with pytest.raises(SegmentChanged, match="unknown which transactions are open"):
+        log.read(103, MOST)
+    (directory / f"{100:020d}.snapshot").write_bytes(snapshot(-1, 50, 70))  # of the producers 4000 to 4002
+    piece = log.read(103, MOST)
+    assert piece is not None
+    assert (piece.stable, piece.aborted) == (70, (Aborted(9, 100, 102),))
+    log.take(piece)
+    last = log.read(104, MOST)
+    assert last is not None
+    assert last.aborted is None  # its transaction had no record here, or compaction removed them
+
+
+def test_an_offset_inside_a_batch_is_no_beginning(directory: Path) -> None:
+    """Replicas have the same batches, so the archive ends where one ends."""
+    put(directory, 0, batch(0, count=5, epoch=7))
+    with pytest.raises(CorruptData, match="offset 3 is inside a batch"):
+        LiveLog(directory, 7, 3).read(99, MOST)

@@ -1,0 +1,1 @@
+"""The live tail: records that no closed segment has yet (tail rules of docs/protocol.md)."""

@@ -1,0 +1,317 @@
+"""Reads whole batches of a live log, below a high watermark (tail rule 1).
+
+The broker appends to the newest file meanwhile, rolls, truncates and deletes. A reading ends without a result at any
+doubt: a batch that does not continue the one before, a wrong CRC, a later leader epoch, or another
+`leader-epoch-checkpoint` than before. Then the partition has no entry in this interval.
+
+The last stable offset and the aborted transactions follow from the batches alone, beginning with the producer snapshot
+of the file that has the first offset. An answer of the broker would be of a later moment.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from awscrt.checksums import crc32c
+
+from ts_common.archive.tail_chain import Aborted
+from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.log_format.framing import (
+    HEADER_SIZE,
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    BatchHeader,
+    batch_crc,
+    crc_start,
+    parse_header,
+)
+from ts_common.log_format.markers import ABORT, COMMIT, read_markers
+from ts_uploader.log_dirs.leader_epoch import last_epoch_of
+from ts_uploader.log_dirs.local_log import epochs_mark
+from ts_uploader.log_dirs.producer_snapshot import open_transactions
+from ts_uploader.log_dirs.segment_file import OpenLog, open_log, read_file
+from ts_uploader.messages.observations import NO_EPOCH_FILE
+
+_MAGIC: Final = 2
+_WINDOW_BYTES: Final = 1 << 20  # that are read at once
+_LOG: Final = ".log"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a reading ended.
+
+    Attributes:
+        end: the offset after the last batch.
+        base: of the file.
+        position: in it, of the next batch.
+        open: first offset of each open transaction, by producer id.
+    """
+
+    end: int
+    base: int
+    position: int
+    open: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Batches that one reading found.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last.
+        data: the batches, in order.
+        crc32c: of all of them.
+        epochs: (epoch, first offset) wherever the epoch of the batches changes.
+        stable: the last stable offset of a log that ends at `end`.
+        aborted: the aborted transactions whose marker is in it; None if the log does not show where one of them began.
+        records: with control records; None if a batch was rewritten by the log cleaner.
+        time_max: greatest timestamp, ms since the epoch; None if no batch has one.
+        after: where the next reading begins.
+    """
+
+    start: int
+    end: int
+    data: tuple[bytes, ...]
+    crc32c: int
+    epochs: tuple[tuple[int, int], ...]
+    stable: int
+    aborted: tuple[Aborted, ...] | None
+    records: int
+    time_max: int | None
+    after: _Place
+
+    @property
+    def length(self) -> int:
+        """Bytes of the batches."""
+        return sum(map(len, self.data))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What a reading has found until now."""
+
+    place: _Place
+    data: list[bytes] = field(default_factory=list)
+    size: int = 0
+    crc: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    aborted: list[Aborted] | None = field(default_factory=list)
+    records: int = 0
+    time_max: int = NO_TIMESTAMP
+    open: dict[int, int] = field(default_factory=dict)
+
+    def take(self, header: BatchHeader, data: bytes) -> None:
+        """Add the next batch."""
+        if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
+            self.epochs.append((header.leader_epoch, header.base_offset))
+        self.records += header.record_count or 0
+        self.time_max = max(self.time_max, header.max_timestamp)
+        for producer, kind, offset in _transactions(header, data):
+            first = self.open.pop(producer, None)
+            if kind == ABORT and first is None:
+                self.aborted = None  # it had no record here, or the log cleaner removed its records
+            elif kind == ABORT and first is not None and self.aborted is not None:
+                self.aborted.append(Aborted(producer, first, offset))
+        _begin(self.open, header)
+        self.data.append(data)
+        self.size += len(data)
+        self.crc = crc32c(data, self.crc)
+
+    def finished(self, start: int) -> Piece:
+        """Return the piece."""
+        end = self.place.end
+        stable = min(self.open.values(), default=end)
+        aborted = None if self.aborted is None else tuple(self.aborted)
+        time_max = None if self.time_max == NO_TIMESTAMP else self.time_max
+        after = replace(self.place, open=dict(self.open))
+        data, epochs = tuple(self.data), tuple(self.epochs)
+        return Piece(start, end, data, self.crc, epochs, stable, aborted, self.records, time_max, after)
+
+
+class LiveLog:
+    """The log of one partition, from an offset on, in one leadership.
+
+    Args:
+        directory: its live name.
+        epoch: leader epoch of the leadership.
+        start: where the first piece begins.
+    """
+
+    def __init__(self, directory: Path, epoch: int, start: int) -> None:
+        self._directory = directory
+        self._epoch = epoch
+        self._start = start
+        self._place: _Place | None = None
+
+    @property
+    def end(self) -> int:
+        """Where the next piece begins."""
+        return self._start if self._place is None else self._place.end
+
+    def take(self, piece: Piece) -> None:
+        """Continue after a piece, which the store has."""
+        self._place = piece.after
+
+    def read(self, high_watermark: int, most: int) -> Piece | None:
+        """Return the batches from `end` on; None if no whole one is below the high watermark.
+
+        Args:
+            high_watermark: as the broker answered in this leadership.
+            most: bytes; a first batch can be larger.
+
+        Raises:
+            SegmentChanged: the leadership has ended, or a file changed; nothing is known of the log.
+            CorruptData: a batch is damaged, of magic 0 or 1, or does not continue the one before.
+            OSError: a file cannot be read.
+        """
+        mark = epochs_mark(self._directory)
+        self._check_epoch()
+        place = self._place or self._found()
+        reading = _Reading(place, open=dict(place.open))
+        while reading.size < most and self._read_file(reading, high_watermark, most):
+            pass
+        if mark is None or epochs_mark(self._directory) != mark:
+            raise SegmentChanged(f"{self._directory}: its leader epoch checkpoint changed during the reading")
+        return reading.finished(place.end) if reading.data else None
+
+    def _check_epoch(self) -> None:
+        last = last_epoch_of(self._directory)
+        if last is NO_EPOCH_FILE or last.epoch != self._epoch:
+            raise SegmentChanged(
+                f"{self._directory}: its leader epoch checkpoint ends with {last.epoch}, the leader epoch is "
+                f"{self._epoch}"
+            )
+
+    def _read_file(self, reading: _Reading, high_watermark: int, most: int) -> bool:
+        """Read one file to its end; return whether another one continues it."""
+        place = reading.place
+        with open_log(self._directory, place.base) as log:
+            for header, data in _batches(log, place.position):
+                if header.last_offset >= high_watermark or (reading.data and reading.size + len(data) > most):
+                    return False
+                self._check(header, data, reading.place)
+                reading.take(header, data)
+                place = reading.place
+                reading.place = replace(
+                    place, end=header.last_offset + 1, position=place.position + header.size_in_bytes
+                )
+        end = reading.place.end
+        if end == reading.place.base or not self._file(end).exists():
+            return False
+        reading.place = replace(reading.place, base=end, position=0)
+        return True
+
+    def _check(self, header: BatchHeader, data: bytes, place: _Place) -> None:
+        """Check that a batch continues the log, as this leader has it.
+
+        Raises:
+            CorruptData: it does not.
+        """
+        what = None
+        if header.magic != _MAGIC:
+            what = f"magic {header.magic}"
+        elif header.leader_epoch > self._epoch:
+            what = f"leader epoch {header.leader_epoch}, above {self._epoch}"
+        elif header.base_offset < place.end or header.contradicts_itself:
+            what = f"it begins below {place.end}"
+        elif header.base_offset > place.end and place.base != self._bases()[-1]:
+            what = f"it begins above {place.end}, in a file that is not the newest"
+        elif batch_crc(header.magic, memoryview(data)[crc_start(header.magic) :]) != header.crc:
+            what = "wrong CRC"
+        if what is not None:
+            raise CorruptData(f"{self._file(place.base)}: batch of base offset {header.base_offset}: {what}")
+
+    def _found(self) -> _Place:
+        """Return the place of the first offset, with the transactions that are open there."""
+        bases = [base for base in self._bases() if base <= self._start]
+        if not bases:
+            raise SegmentChanged(f"{self._directory}: no file has offset {self._start}")
+        base = bases[-1]
+        place = _Place(base, base, 0, self._open_at(base))
+        still_open = dict(place.open)
+        with open_log(self._directory, base) as log:
+            for header, position in _headers(log):
+                if header.last_offset >= self._start:
+                    if header.base_offset < self._start:
+                        raise CorruptData(f"{log.path}: offset {self._start} is inside a batch")
+                    break
+                if header.is_control:
+                    data = log.read_at(position, header.size_in_bytes)
+                    for producer, _, _ in _transactions(header, data):
+                        still_open.pop(producer, None)
+                _begin(still_open, header)
+                place = replace(place, position=position + header.size_in_bytes)
+        return replace(place, end=self._start, open=still_open)
+
+    def _open_at(self, base: int) -> Mapping[int, int]:
+        path = self._directory / f"{base:020d}.snapshot"
+        try:
+            return open_transactions(read_file(path))
+        except FileNotFoundError:
+            if base == 0:
+                return {}
+            raise SegmentChanged(f"{path}: missing, so it is unknown which transactions are open there") from None
+
+    def _bases(self) -> list[int]:
+        names = (name for name in os.listdir(self._directory) if name.endswith(_LOG))
+        return sorted(int(name.removesuffix(_LOG)) for name in names if name.removesuffix(_LOG).isdecimal())
+
+    def _file(self, base: int) -> Path:
+        return self._directory / f"{base:020d}{_LOG}"
+
+
+def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Yield the whole batches of a file from a position on."""
+    data, begin = b"", position
+    while True:
+        at = position - begin
+        if len(data) - at < HEADER_SIZE:
+            data, begin, at = log.read_at(position, min(_WINDOW_BYTES, log.size - position)), position, 0
+        header = _header(log, data, at, position)
+        if header is None:
+            return
+        whole = header.size_in_bytes
+        if at + whole > len(data):
+            data, begin, at = log.read_at(position, min(max(whole, _WINDOW_BYTES), log.size - position)), position, 0
+            if whole > len(data):
+                raise SegmentChanged(f"{log.path}: shorter than it was")
+        yield header, data[at : at + whole]
+        position += whole
+
+
+def _headers(log: OpenLog) -> Iterator[tuple[BatchHeader, int]]:
+    """Yield the headers of a file with their positions, without its records."""
+    position = 0
+    while (
+        header := _header(log, log.read_at(position, min(HEADER_SIZE, log.size - position)), 0, position)
+    ) is not None:
+        yield header, position
+        position += header.size_in_bytes
+
+
+def _header(log: OpenLog, data: bytes, at: int, position: int) -> BatchHeader | None:
+    """Return the header at a position; None where no whole batch follows: at the end, in zeros, or a torn one."""
+    try:
+        found = parse_header(data, at, log.size - position, position)
+    except ValueError as error:
+        raise SegmentChanged(f"{log.path}: shorter than it was: {error}") from error
+    except CorruptData as error:
+        raise CorruptData(f"{log.path}: {error}") from error
+    return found if isinstance(found, BatchHeader) else None
+
+
+def _begin(still_open: dict[int, int], header: BatchHeader) -> None:
+    if header.is_transactional and not header.is_control and header.producer_id != NO_PRODUCER and header.record_count:
+        still_open.setdefault(header.producer_id, header.base_offset)
+
+
+def _transactions(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield producer id, `ABORT` or `COMMIT`, and offset of each marker in a batch."""
+    if header.is_control and header.is_transactional:
+        for offset, kind in read_markers(header, data[HEADER_SIZE:]):
+            if kind in {ABORT, COMMIT}:
+                yield header.producer_id, kind, offset
