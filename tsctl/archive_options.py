@@ -147,7 +147,12 @@ class OpenArchive:
         self._warn = warn
 
     def topics(
-        self, requested: Sequence[str] = (), partitions: frozenset[int] | None = None, incarnation: str = NEWEST
+        self,
+        requested: Sequence[str] = (),
+        partitions: frozenset[int] | None = None,
+        incarnation: str = NEWEST,
+        *,
+        seals: bool = False,
     ) -> tuple[HeldTopic, ...]:
         """Return the requested topics by name, each with a snapshot of its partitions.
 
@@ -155,6 +160,7 @@ class OpenArchive:
             requested: names and regular expressions; empty: all topics.
             partitions: the partitions of each topic; None: all.
             incarnation: as in `parse_incarnation`.
+            seals: whether sealed objects can replace a part of the listings.
 
         Raises:
             QueryError: the archive has no objects under these entropy bits, or no such topic, partition or incarnation.
@@ -169,7 +175,7 @@ class OpenArchive:
             listed = self._listed(endpoint, store)
             known |= listed.keys()
             wanted = {name: listed[name] for name in sorted(listed) if choose(name)}
-            read = read_topics(store, self.keys, wanted, incarnation)
+            read = read_topics(store, self.keys, wanted, incarnation, seals=seals)
             found += [HeldTopic(store, topic) for topic in read.values()]
         if not known:
             raise QueryError(self._nothing())

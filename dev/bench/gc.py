@@ -21,29 +21,26 @@ Peak memory at ten times the segments is at most 1.3 times. Exits with 1 if a go
 import argparse
 import json
 import math
-import os
 import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from dev.bench.measuring.linked_archives import CountingStore, Files, link_partitions
 from dev.bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from dev.bench.planning import CLUSTER, TOPIC, fill, write_cache_objects
-from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS, CacheObject, encode_cache_object
+from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.model import TopicPartition
-from ts_common.store.contract import NO_METADATA, ByteRange, DeleteOutcome, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.contract import DeleteOutcome, ObjectStore
 from ts_common.store.directory.objects import etag_of
 from ts_common.store.factory import open_store
-from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.archive_run import NO_FUSE, begin, work_in
 from tsctl.gc.due import Rule
 from tsctl.gc.incarnations import read_topic_incarnations
@@ -80,8 +77,8 @@ class Collected:
     imports_mib: float
 
 
-class CountingStore(WrappedStore):
-    """Counts requests as S3 has them.
+class DeletingStore(CountingStore):
+    """Counts requests as S3 has them, and deletes files at once.
 
     Args:
         inner: a store in a directory.
@@ -89,47 +86,8 @@ class CountingStore(WrappedStore):
     """
 
     def __init__(self, inner: ObjectStore, root: Path) -> None:
-        super().__init__(inner, threads=1)
+        super().__init__(inner)
         self._root = root
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def counted(self) -> dict[str, int]:
-        """Return the counts since the last call."""
-        with self._lock:
-            found, self._counts = dict(self._counts), Counter()
-        return found
-
-    def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
-        """Count a PUT."""
-        self._add("PUT")
-        return super().put(key, *arguments, **named)
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """Count a GET."""
-        self._add("GET")
-        return super().open(key, byte_range)
-
-    def head(self, key: str) -> ObjectInfo:
-        """Count a HEAD."""
-        self._add("HEAD")
-        return super().head(key)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Count a LIST for each page, also for an empty one."""
-        self._add("LIST")
-        for number, info in enumerate(super().list(prefix, start_after=start_after)):
-            if number and number % _PAGE == 0:
-                self._add("LIST")
-            yield info
-
-    def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """Count a LIST for each page."""
-        self._add("LIST")
-        for number, found in enumerate(super().list_directories(prefix)):
-            if number and number % _PAGE == 0:
-                self._add("LIST")
-            yield found
 
     def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
         """Count a DELETE for each object. Files are deleted at once, not durably one by one: 10 times faster."""
@@ -143,10 +101,6 @@ class CountingStore(WrappedStore):
             else:
                 kept.append(key)
         return DeleteOutcome(tuple(removed), tuple(kept), {})
-
-    def _add(self, kind: str, count: int = 1) -> None:
-        with self._lock:
-            self._counts[kind] += count
 
 
 class Half:
@@ -174,37 +128,11 @@ class Half:
         return False
 
 
-class _Puts:
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-
-    def put(self, key: str, body: bytes, metadata: Mapping[str, str] = NO_METADATA) -> None:
-        """Put one object with its metadata."""
-        self._store.put(key.removeprefix("/"), body, metadata=metadata)
-
-
 def make(root: Path, partitions: int, segments: int) -> None:
     """Write one partition, and link the others to it."""
-    root.mkdir()
-    with open_store(root.as_uri()) as store:
-        fill(_Puts(store), "", 1, segments + 1)
+    fill(Files(root.parent), root.name, 1, segments + 1)
     write_cache_objects(root.as_uri(), 1, segments + 1)
-    keys = ClusterKeys(CLUSTER)
-    first_keys = keys.partition(TopicPartition(TOPIC, 0))
-    first = root / first_keys.prefix
-    files = [path.relative_to(first) for path in first.rglob("*") if path.is_file()]
-    cached = {path.name for path in (root / first_keys.cache_objects).iterdir() if path.is_file()}
-    for number in range(1, partitions):
-        other_keys = keys.partition(TopicPartition(TOPIC, number))
-        other = root / other_keys.prefix
-        for directory in {path.parent for path in files}:
-            (other / directory).mkdir(parents=True, exist_ok=True)
-        for path in files:
-            if path.name in cached:  # a cache object has the name of its partition
-                entries = CacheObject((first / path).read_bytes(), first_keys, str(path)).entries()
-                (other / path).write_bytes(encode_cache_object(other_keys, entries))
-            else:
-                os.link(first / path, other / path)
+    link_partitions(root, CLUSTER, TOPIC, partitions)
 
 
 def collect_here(root: Path, segments: int) -> Collected:
@@ -213,7 +141,7 @@ def collect_here(root: Path, segments: int) -> Collected:
     imports = _peak_mib()
     requests, seconds, outcomes = {}, {}, Counter[Outcome]()
     with open_store(root.as_uri()) as inner:
-        store = CountingStore(inner, root)
+        store = DeletingStore(inner, root)
         size = inner.head(keys.partition(TopicPartition(TOPIC, 0)).prefix + "0" * 20 + ".log").size
         retention = Half(size * (segments // 2))
         for number, name in enumerate(_RUNS):

@@ -1,19 +1,25 @@
-"""`python -m dev.bench.planning`: planning a query on 100,000 segments of 1,000 partitions, from S3.
+"""`python -m dev.bench.planning`: planning a query on 100,000 segments from S3, and on 1,000,000 in a directory.
 
 The segments exist: a `.log` of one batch with the agent's metadata, `.index`, `.timeindex`, `offset.wm` and
-`log.start`. The agent's own code writes the cache objects, at the commits where an agent would. Partitions have 99 to
-106 segments, so half of them have a last segment that no cache object contains yet. Then a fresh process plans a query
-on all of it; the same without cache objects for a tenth of the partitions.
+`log.start`. Each has records of one hour. Each hundredth segment begins an epoch, and each thousandth has a variant.
+The agent's own code writes the cache objects, at the commits where an agent would, and the sealed ones.
 
-It measures `plan_query` alone: seconds, CPU seconds of planner and server, and requests by kind. The time to load the
-data source before that is printed too.
+- S3 has 1,000 partitions of 99 to 106 segments, so half of them have a last segment that no cache object contains yet.
+  Such partitions are too small to be sealed. A tenth is planned without cache objects too.
+- The directory has 100 partitions of 1,000 segments, and of 10,000: a year of a topic whose segments close each hour.
+  One partition is written, and the others are hard links to its files. Requests are counted as S3 has them.
 
-The goal: under 10 s. Exits with 1 if it is missed; `--no-gate` only prints.
+A fresh process plans a query on all of it, and one on a single hour. It measures `plan_query` alone: seconds, CPU
+seconds of planner and server, peak memory, and requests by kind. The time to load the data source is printed too.
+
+The goals: 100,000 segments on S3 under 10 s; 1,000,000 segments under 5 CPU seconds, an hour of them under 3, both with
+at most 4,000 requests and 200 MiB. Exits with 1 if one is missed; `--no-gate` only prints.
 """
 
 import argparse
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,14 +27,16 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from awscrt.checksums import crc32c
 
+from dev.bench.measuring.linked_archives import CountingStore, Files, link_partitions
 from dev.bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from dev.bench.measuring.processes import ProcessWatch
 from dev.bench.measuring.raw_puts import RawPuts
@@ -39,14 +47,22 @@ from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.scan import scan_segment
 from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
 
 BUCKET = "bench"
 CLUSTER, TOPIC = "bench", "planned"
 GOAL_SECONDS = 10.0
+GOAL_CPU = {"whole": 5.0, "an hour": 3.0}
+GOAL_REQUESTS = 4_000
+GOAL_MIB = 200.0
 RECORDS = 10  # of each segment
-_SPREAD = 8  # partitions differ in their number of segments by less than this
+_SPREAD = 8  # partitions on S3 differ in their number of segments by less than this
 _FILLERS = 8
-_MIB = 1 << 20
+_LINKED = (1_000, 10_000)  # segments of each partition in the directory
+_LINKED_PARTITIONS = 100
+_EPOCH = 100  # segments of an epoch
+_VARIANT = 1_000  # each of these has a variant
+_BEGIN, _HOUR = 1_700_000_000_000, 3_600_000  # ms
 
 
 @dataclass(frozen=True)
@@ -80,17 +96,26 @@ def segments_of(partition: int, segments: int) -> int:
 
 
 def tiny_segments(count: int) -> list[tuple[bytes, dict[str, str]]]:
-    """Return consecutive logs of one batch each, with the agent's metadata."""
+    """Return consecutive logs of one batch each, with the agent's metadata; the broker gave the records their time."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number in range(RECORDS):
-        builder.append(number, 1_700_000_000_000 + number, b"key", b"value", [])
+        builder.append(number, _BEGIN, b"key", b"value", [])
     batch = bytes(builder.build())
     made = []
     for number in range(count):
-        base = number * RECORDS
-        log = base.to_bytes(8, "big") + batch[8:]  # no checksum covers the base offset
+        base, at = number * RECORDS, _BEGIN + number * _HOUR
+        # From the attributes on the CRC covers the batch: LogAppendTime, and both timestamps.
+        covered = struct.pack(">hiqq", 8, RECORDS - 1, at, at) + batch[43:]
+        log = struct.pack(">q4siBI", base, batch[8:12], number // _EPOCH, 2, crc32c(covered)) + covered
         made.append((log, metadata_of(scan_segment(BytesIO(log), len(log)), base, TOPIC).encode()))
     return made
+
+
+def commit_of(count: int, nonce: str) -> bytes:
+    """Return the commit of a partition with so many segments."""
+    end = count * RECORDS
+    epochs = EpochHistory(tuple((epoch, epoch * _EPOCH * RECORDS) for epoch in range(-(-count // _EPOCH))))
+    return Commit(end - RECORDS, end, epochs.pairs[-1][0], epochs, end, None, 1, 0, nonce).encode()
 
 
 class Puts(Protocol):
@@ -100,8 +125,8 @@ class Puts(Protocol):
         """Put one object with its metadata."""
 
 
-def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
-    """Put everything but cache objects; return the number of segments."""
+def fill(puts: Puts, prefix: str, partitions: int, segments: int, *, variants: bool = False) -> int:
+    """Put everything but cache objects; return the number of segments without variants."""
     keys = ClusterKeys(CLUSTER)
     made = tiny_segments(segments_of(_SPREAD - 1, segments))
 
@@ -114,17 +139,20 @@ def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
             for suffix, entry_bytes in ((".index", 8), (".timeindex", 12)):
                 puts.put(f"{prefix}/{own.segment(name, suffix)}", bytes(entry_bytes))
             puts.put(f"{prefix}/{own.segment(name)}", log, metadata)
-        end = count * RECORDS
-        commit = Commit(end - RECORDS, end, 0, EpochHistory(((0, 0),)), end, None, 1, 0, f"{number:016x}")
-        puts.put(f"{prefix}/{own.commit}", commit.encode())
+            if variants and (number * segments + index) % _VARIANT == _VARIANT // 2:
+                variant = replace(name, epoch=index // _EPOCH + 1, crc32c=crc32c(log))
+                for suffix, entry_bytes in ((".index", 8), (".timeindex", 12)):
+                    puts.put(f"{prefix}/{own.segment(variant, suffix)}", bytes(entry_bytes))
+                puts.put(f"{prefix}/{own.segment(variant)}", log, metadata)
+        puts.put(f"{prefix}/{own.commit}", commit_of(count, f"{number:016x}"))
         return count
 
     with ThreadPoolExecutor(_FILLERS, "fill") as pool:
         return sum(pool.map(fill_partition, range(partitions)))
 
 
-def write_cache_objects(url: str, partitions: int, segments: int) -> None:
-    """Write cache objects as an agent that committed each segment by itself, with the agent's own code.
+def write_cache_objects(url: str, partitions: int, segments: int, *, seals: bool = False) -> None:
+    """Write cache objects as an agent that committed each segment by itself, with the agent's own code; also seal.
 
     Only its HEAD requests are answered here, which saves minutes.
     """
@@ -134,38 +162,60 @@ def write_cache_objects(url: str, partitions: int, segments: int) -> None:
     from ts_common.store.factory import open_store  # noqa: PLC0415
     from ts_common.store.wrappers.wrapped import WrappedStore  # noqa: PLC0415
     from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CACHE_OBJECT_WRITE, write_cache_object  # noqa: PLC0415
+    from ts_uploader.shipping.sealing import seal  # noqa: PLC0415
 
     keys = ClusterKeys(CLUSTER)
-    metadata = {
-        f"{index * RECORDS:020d}.log": said for index, (_, said) in enumerate(tiny_segments(segments + _SPREAD))
-    }
+    metadata = {f"{index * RECORDS:020d}": said for index, (_, said) in enumerate(tiny_segments(segments + _SPREAD))}
 
     class Known(WrappedStore):
         def head(self, key: str) -> ObjectInfo:
             """Return it without a request."""
-            return ObjectInfo(key, 0, "", 0.0, metadata[key.rpartition("/")[2]])
+            return ObjectInfo(key, 0, "", 0.0, metadata[key.rpartition("/")[2][:20]])
 
     def write(number: int) -> None:
         count = segments_of(number, segments) // SEGMENTS_PER_CACHE_OBJECT_WRITE * SEGMENTS_PER_CACHE_OBJECT_WRITE
         own = keys.partition(TopicPartition(TOPIC, number))
         while write_cache_object(store, own, count * RECORDS)[1] == CACHE_OBJECT_SEGMENTS:
             pass
+        if seals and count > CACHE_OBJECT_SEGMENTS:
+            seal(store, own)
 
     with Known(open_store(url), threads=1) as store, ThreadPoolExecutor(_FILLERS, "cache objects") as pool:
         list(pool.map(write, range(partitions)))
 
 
-def plan_here(url: str) -> Planned:
-    """Plan a query on everything in this fresh process."""
+def make_linked(root: Path, partitions: int, segments: int) -> int:
+    """Write one partition as its agents would, with sealed objects, and link the others to it; return the segments."""
+    # Only the benchmarks that write an archive need the agent.
+    from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS  # noqa: PLC0415
+    from ts_common.store.factory import open_store  # noqa: PLC0415
+    from ts_uploader.shipping.sealing import seal  # noqa: PLC0415
+
+    own = ClusterKeys(CLUSTER).partition(TopicPartition(TOPIC, 0))
+    count = fill(Files(root.parent), root.name, 1, segments + 1, variants=True)
+    with open_store(root.as_uri()) as store:
+        write_cache_objects(root.as_uri(), 1, segments + 1)
+        for committed in (*range(CACHE_OBJECT_SEGMENTS, count, CACHE_OBJECT_SEGMENTS), count):
+            store.put(own.commit, commit_of(committed, f"{committed:016x}"))
+            if committed != count:  # an agent seals when a cache object is full
+                seal(store, own)
+    link_partitions(root, CLUSTER, TOPIC, partitions)
+    return count * partitions
+
+
+def plan_here(url: str, hour: int | None) -> Planned:
+    """Plan a query in this fresh process, on everything or on an hour."""
     began = time.perf_counter()
+    from ts_common.store.factory import open_store  # noqa: PLC0415
     from ts_common.store.s3.driver import S3Store  # noqa: PLC0415
+    from ts_reader.query.filters import EVERYTHING, QueryFilters  # noqa: PLC0415
     from ts_reader.query.plan_query import plan_query  # noqa: PLC0415
     from ts_spark.options.parse import parse_options  # noqa: PLC0415
 
     loading = time.perf_counter() - began
     requests: Counter[str] = Counter()
 
-    class CountingStore(S3Store):
+    class CountingS3(S3Store):
         """Counts requests, retries too."""
 
         def count(self) -> None:
@@ -180,29 +230,46 @@ def plan_here(url: str) -> Planned:
             requests[f"{operation} {of}" if operation == "GetObject" else operation] += 1
 
     query = parse_options({"path": url, "cluster": CLUSTER, "subscribe": TOPIC}).query
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    with CountingStore(bucket, prefix) as store, ProcessWatch(os.getpid()) as watch:
+    filters = EVERYTHING
+    if hour is not None:
+        filters = QueryFilters(milliseconds=((_BEGIN + hour * _HOUR, _BEGIN + (hour + 1) * _HOUR),))
+    store: ObjectStore
+    if url.startswith("s3:"):
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        store = CountingS3(bucket, prefix)
         store.count()
+    else:
+        store = open_store(url)
+    with store, ProcessWatch(os.getpid()) as watch:
         cpu, began = time.process_time(), time.perf_counter()
-        plan = plan_query(store, query)
+        plan = plan_query(store, query, filters)
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    if not requests:
+        with CountingStore(open_store(url)) as counting:
+            plan_query(counting, query, filters)
+            requests.update(counting.counted())
     return Planned(loading, seconds, cpu, dict(requests), plan.segments, len(plan.splits), watch.peak_mib)
 
 
-def plan_apart(url: str, server: S3Server) -> Planned:
+def plan_apart(url: str, hour: int | None = None, server: S3Server | None = None) -> Planned:
     """Run `plan_here` in a fresh process, and add the server's cost."""
-    with ProcessWatch(server.pid) as watch:
+    command = [sys.executable, "-m", "dev.bench.planning", "--plan", url]
+    command += [] if hour is None else ["--hour", str(hour)]
+    environment = os.environ if server is None else {**os.environ, **server.environment()}
+    with ProcessWatch(os.getpid() if server is None else server.pid) as watch:
         began = time.time()
         answer = subprocess.run(
-            [sys.executable, "-m", "dev.bench.planning", "--plan", url],
-            env={**os.environ, **server.environment()},
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            check=True,
+            command, env=environment, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, check=True
         )
         ended = time.time()
     found = json.loads(answer.stdout.splitlines()[-1])
-    return Planned(**{**found, "server_cpu": watch.cpu_seconds(began, ended)})
+    return Planned(**{**found, "server_cpu": 0.0 if server is None else watch.cpu_seconds(began, ended)})
+
+
+def median(plannings: Sequence[Planned]) -> Planned:
+    """Return the planning with the median CPU seconds."""
+    print("CPU seconds of each planning: " + ", ".join(f"{one.cpu:.2f}" for one in plannings), flush=True)
+    return sorted(plannings, key=lambda planned: planned.cpu)[len(plannings) // 2]
 
 
 def report(found: dict[str, Planned]) -> None:
@@ -224,44 +291,89 @@ def report(found: dict[str, Planned]) -> None:
     print(flush=True)
 
 
-def main() -> int:
-    """Fill, plan, report."""
-    arguments = gate_parser(__doc__)
-    arguments.add_argument("--partitions", type=int, default=1_000)
-    arguments.add_argument("--segments", type=int, default=100, help="approximate segments of each partition")
-    arguments.add_argument("--repeat", type=int, default=3, help="number of plannings; the median counts")
-    arguments.add_argument("--plan", metavar="URL", help=argparse.SUPPRESS)
-    options = arguments.parse_args()
-    if options.plan is not None:
-        print(json.dumps(asdict(plan_here(options.plan))))
-        return 0
-    build = Path(__file__).parents[2] / "build"
-    build.mkdir(exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-planning.", dir=build) as directory,
-        S3Server(Path(directory), Path(directory)) as server,
-    ):
+def plan_s3(directory: Path, partitions: int, segments: int, repeat: int) -> list[Goal]:
+    """Fill an S3 server, plan, report; return the goals."""
+    with S3Server(directory, directory) as server:
         server.create_bucket(BUCKET)
         os.environ.update(server.environment())
         puts = RawPuts(server.endpoint, server.admin, BUCKET)
-        tenth = max(1, options.partitions // 10)
+        tenth = max(1, partitions // 10)
         began = time.monotonic()
-        count = fill(puts, "all", options.partitions, options.segments)
+        count = fill(puts, "all", partitions, segments, variants=True)
         print(f"{count} segments put in {time.monotonic() - began:.0f} s", flush=True)
         began = time.monotonic()
-        write_cache_objects(f"s3://{BUCKET}/all", options.partitions, options.segments)
+        write_cache_objects(f"s3://{BUCKET}/all", partitions, segments, seals=True)
         print(f"cache objects written in {time.monotonic() - began:.0f} s", flush=True)
-        plannings = [plan_apart(f"s3://{BUCKET}/all", server) for _ in range(options.repeat)]
-        print(*plannings, sep="\n", flush=True)
-        found = sorted(plannings, key=lambda planned: planned.seconds)[len(plannings) // 2]
-        print("seconds of each planning: " + ", ".join(f"{one.seconds:.2f}" for one in plannings), flush=True)
-        fill(puts, "bare", tenth, options.segments)
-        bare = plan_apart(f"s3://{BUCKET}/bare", server)
-    if found.segments != count:
-        raise RuntimeError(f"{count} segments were put, and {found.segments} planned")
-    report({f"{options.partitions} partitions": found, f"{tenth} without cache objects": bare})
-    missed = print_goals([Goal(f"planning {count} segments", found.seconds, GOAL_SECONDS, False, " s")])
-    return exit_code(missed, options)
+        plannings = [plan_apart(f"s3://{BUCKET}/all", server=server) for _ in range(repeat)]
+        hour = plan_apart(f"s3://{BUCKET}/all", segments // 2, server)
+        fill(puts, "bare", tenth, segments)
+        bare = plan_apart(f"s3://{BUCKET}/bare", server=server)
+    found = sorted(plannings, key=lambda planned: planned.seconds)[repeat // 2]
+    print("seconds of each planning: " + ", ".join(f"{one.seconds:.2f}" for one in plannings), flush=True)
+    check(found, hour, count, partitions)
+    report({f"{partitions} partitions": found, "an hour": hour, f"{tenth} without cache objects": bare})
+    return [Goal(f"planning {count} segments", found.seconds, GOAL_SECONDS, False, " s")]
+
+
+def plan_directory(directory: Path, partitions: int, segments: Sequence[int], repeat: int) -> list[Goal]:
+    """Make the archives in a directory, plan, report; return the goals of the largest one."""
+    found: dict[str, Planned] = {}
+    for each in segments:
+        root = directory / str(each)
+        began = time.monotonic()
+        count = make_linked(root, partitions, each)
+        print(f"{count} segments made in {time.monotonic() - began:.0f} s", flush=True)
+        last = {
+            what: median([plan_apart(root.as_uri(), hour) for _ in range(repeat)])
+            for what, hour in (("whole", None), ("an hour", each // 3))
+        }
+        check(last["whole"], last["an hour"], count, partitions)
+        found |= {f"{count} segments, {what}": planned for what, planned in last.items()}
+    report(found)
+    goals = []
+    for what, planned in last.items():
+        goals += [
+            Goal(f"CPU, {count} segments, {what}", planned.cpu, GOAL_CPU[what], False, " s"),
+            Goal(f"requests, {what}", sum(planned.requests.values()), GOAL_REQUESTS, False),
+            Goal(f"memory, {what}", planned.peak_mib, GOAL_MIB, False, " MiB"),
+        ]
+    return goals
+
+
+def check(whole: Planned, hour: Planned, segments: int, partitions: int) -> None:
+    """Check that plans have what they must have.
+
+    Raises:
+        RuntimeError: they have not.
+    """
+    if (whole.segments, hour.segments) != (segments, partitions):
+        raise RuntimeError(f"{segments} segments were put; planned: {whole.segments}, of an hour {hour.segments}")
+
+
+def main() -> int:
+    """Fill, plan, report."""
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--stores", nargs="*", choices=("s3", "directory"), default=("s3", "directory"))
+    arguments.add_argument("--partitions", type=int, default=1_000, help="on S3")
+    arguments.add_argument("--segments", type=int, default=100, help="approximate segments of each partition on S3")
+    arguments.add_argument("--linked-partitions", type=int, default=_LINKED_PARTITIONS, help="in the directory")
+    arguments.add_argument("--linked", type=int, nargs="*", default=_LINKED, help="segments of each, ascending")
+    arguments.add_argument("--repeat", type=int, default=3, help="number of plannings; the median counts")
+    arguments.add_argument("--plan", metavar="URL", help=argparse.SUPPRESS)
+    arguments.add_argument("--hour", type=int, help=argparse.SUPPRESS)
+    options = arguments.parse_args()
+    if options.plan is not None:
+        print(json.dumps(asdict(plan_here(options.plan, options.hour))))
+        return 0
+    build = Path(__file__).parents[2] / "build"
+    build.mkdir(exist_ok=True)
+    goals: list[Goal] = []
+    with tempfile.TemporaryDirectory(prefix="bench-planning.", dir=build) as directory:
+        if "s3" in options.stores:
+            goals += plan_s3(Path(directory), options.partitions, options.segments, options.repeat)
+        if "directory" in options.stores:
+            goals += plan_directory(Path(directory), options.linked_partitions, options.linked, options.repeat)
+    return exit_code(print_goals(goals), options)
 
 
 if __name__ == "__main__":

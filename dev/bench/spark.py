@@ -11,8 +11,9 @@ the topic with a Java consumer:
 - the same `.log` objects fetched from S3 on two threads, and dropped: server and client share the cores;
 - Kafka's Java consumer without Spark, warm.
 
-gzip and snappy have no goals. Ratios without the fixed time of a query are printed too, without goals. Exits with 1 if
-a goal is missed; `--no-gate` only prints.
+A row costs the JVM about as much as the readers. So the CPU of Spark's Python workers for a record, which is what this
+project can change, is printed next to the rates. gzip and snappy have no goals. Ratios without the fixed time of a
+query are printed too, without goals. Exits with 1 if a goal is missed; `--no-gate` only prints.
 """
 
 import json
@@ -23,12 +24,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+import psutil
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as sql
 
 from dev.bench.measuring.agent_runs import CLUSTER, ship_with_agent
@@ -58,12 +60,18 @@ _CHUNK_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Scan:
-    """The result and the time of a scan."""
+    """The result and the cost of a scan.
+
+    Attributes:
+        seconds: by the clock.
+        python_seconds: CPU seconds of Spark's Python workers.
+    """
 
     records: int
     size: int
     greatest_offset: int
     seconds: float
+    python_seconds: float = 0.0
 
 
 def session(
@@ -100,12 +108,29 @@ def session(
     return spark
 
 
+def python_seconds() -> float:
+    """Return the CPU seconds of all Python processes below the JVMs of this process so far, ended workers too."""
+    found = 0.0
+    for jvm in psutil.Process().children():
+        for process in jvm.children(recursive=True) if jvm.name() == "java" else ():
+            with suppress(psutil.NoSuchProcess):
+                if process.name().startswith("python"):
+                    found += sum(process.cpu_times()[:4])  # user, system, and those of children that ended
+    return found
+
+
+def collected(query: DataFrame) -> tuple[Row, float, float]:
+    """Return the row of a query, its seconds, and the CPU seconds of Spark's Python workers."""
+    used, began = python_seconds(), time.perf_counter()
+    row = query.collect()[0]
+    return row, time.perf_counter() - began, python_seconds() - used
+
+
 def narrow_scan(table: DataFrame) -> Scan:
     """Run a query on two columns of every row."""
     query = table.agg(sql.count(sql.lit(1)), sql.max("offset"), sql.max("timestamp"))
-    began = time.perf_counter()
-    row = query.collect()[0]
-    return Scan(int(row[0]), 0, int(row[1]), time.perf_counter() - began)
+    row, *cost = collected(query)
+    return Scan(int(row[0]), 0, int(row[1]), *cost)
 
 
 def scan(table: DataFrame) -> Scan:
@@ -119,9 +144,8 @@ def scan(table: DataFrame) -> Scan:
         sql.max("timestamp"),
         sql.max("timestampType"),
     )
-    began = time.perf_counter()
-    row = query.collect()[0]
-    return Scan(int(row[0]), int(row[1]), int(row[2]), time.perf_counter() - began)
+    row, *cost = collected(query)
+    return Scan(int(row[0]), int(row[1]), int(row[2]), *cost)
 
 
 def sources(
@@ -222,12 +246,14 @@ def report(codec: str, found: dict[str, list[Scan]], records: int) -> list[Goal]
     rows: list[tuple[object, ...]] = []
     for name, times in seconds.items():
         if name in (ANY_QUERY, FETCHING):
-            rows.append((name, statistics.median(times), "", "", ""))
+            rows.append((name, statistics.median(times), "", "", "", ""))
             continue
         rates = [records / one / 1e6 for one in times]
         rate, span = statistics.median(rates), f"{min(rates):.2f} to {max(rates):.2f}"
-        rows.append((name, statistics.median(times), rate, span, median_ratio(seconds[CEILING], times)))
-    print_table((codec, "seconds", "M records/s", "range", "/ ceiling"), rows)
+        ceiling = median_ratio(seconds[CEILING], times)
+        python = statistics.median(one.python_seconds for one in found[name])
+        rows.append((name, statistics.median(times), rate, span, ceiling, python / records * 1e6))
+    print_table((codec, "seconds", "M records/s", "range", "/ ceiling", "Python us/record"), rows)
     beyond = {
         name: [one - least for one, least in zip(times, seconds[ANY_QUERY], strict=True)]
         for name, times in seconds.items()

@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from dev.bench.measuring.linked_archives import Files
 from dev.bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from dev.bench.measuring.processes import ProcessWatch
 from dev.bench.planning import CLUSTER, fill, write_cache_objects
@@ -57,27 +58,6 @@ class Looked:
     findings: int
     requests: dict[str, int]
     peak_mib: float
-
-
-class Files:
-    """Puts objects into the directory of a `FileStore` without syncing each of them, which would take an hour.
-
-    Args:
-        root: of the store.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """Put one object, with the files of `ts_common.store.directory.driver`."""
-        path = self._root / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(body)
-        if metadata:
-            beside = path.parent / ".meta" / f"{path.name}.{path.stat().st_ino}.json"
-            beside.parent.mkdir(exist_ok=True)
-            beside.write_text(json.dumps(metadata))
 
 
 class Counting(WrappedStore):

@@ -151,6 +151,7 @@ class Reader(NamedTuple):
     commit: Commit = Commit()
     json: SealJson = SealJson()
     sealed: Sealed | None = None
+    listed: frozenset[str] | None = None  # by a driver that reads a directory once, before `seal.json`
 
 
 class State(NamedTuple):
@@ -341,6 +342,9 @@ class SealingModel:
                 yield f"reader: GET offset.wm: {state.commit}", state._replace(reader=begun)
             case 1:
                 yield f"reader: GET seal.json: {state.json}", state._replace(reader=after._replace(json=state.json))
+                if reader.listed is None:
+                    listed = reader._replace(listed=state.stored)
+                    yield f"reader: LIST: {sorted(state.stored)}", state._replace(reader=listed)
             case 2:
                 found = reader.json.sealed
                 if found is not None and (found not in state.objects or not self._usable(state, reader, found)):
@@ -360,7 +364,8 @@ class SealingModel:
     def _check(self, state: State, reader: Reader) -> None:
         """Raise C1, C2 or C3 by what a reader returns."""
         rows = reader.sealed.rows if reader.sealed else ()
-        listed = {name for name in state.stored if not rows or SEGMENTS[name].base >= SEGMENTS[rows[-1]].end}
+        seen = state.stored if reader.listed is None else reader.listed
+        listed = {name for name in seen if not rows or SEGMENTS[name].base >= SEGMENTS[rows[-1]].end}
         found = _union(reader.commit, listed, rows)
         start = 0 if state.has_start else min(SEGMENTS[name].base for name in (*listed, *rows))
         offsets = range(start, reader.commit.next)

@@ -12,7 +12,8 @@ older records of a restored partition are.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -152,6 +153,19 @@ class PartitionCatalog:
                 return ()
 
     @property
+    def totals(self) -> tuple[int, int]:
+        """The number of segments that can cover offsets of the view, and their bytes, in former places too."""
+        # Retention deletes what ends at or below the floor, and a sealed object with its last row.
+        floor = None if self.stored_log_start is None else self.stored_log_start.content.floor
+        sizes = [
+            size
+            for each in self.sealed
+            for size in each.columns["size"][bisect_right(each.columns["end"], floor or 0) :]
+        ]
+        listed = [segment.size for segment in self.shown]
+        return len(listed) + len(sizes), sum(listed) + sum(sizes)
+
+    @property
     def shown(self) -> tuple[StoredSegment, ...]:
         """The segments that can cover offsets of the view, in former places too."""
         former = (each for place in self.former for each in place.catalog.segments if each.name.base < place.end)
@@ -185,12 +199,14 @@ def read_catalog(
     commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
     *,
     seals: bool = False,
+    known: Sequence[SealedObject] = (),
 ) -> PartitionCatalog:
     """Return a snapshot of one partition for a reader; a malformed commit or `log.start` is its `damage`.
 
     Args:
         commit: what `read_commit` has just returned; None to read it here.
         seals: whether sealed objects can replace a part of the listing.
+        known: sealed objects of an earlier snapshot, which are not read again.
 
     Raises:
         LineageUnsettled: the lineages of commit and `log.start` did not fit in six reads.
@@ -199,7 +215,7 @@ def read_catalog(
     """
     commits = iter([commit])  # of the first attempt; later ones read it
     catalog: PartitionCatalog = _POLICY(
-        lambda: _read(store, keys, next(commits, None), None, is_tolerant=True, seals=seals)
+        lambda: _read(store, keys, next(commits, None), None, is_tolerant=True, seals=seals, known=known)
     )
     if not catalog.settled and catalog.stored_log_start is not None and isinstance(catalog.commit, Commit):
         raise LineageUnsettled(
@@ -242,6 +258,7 @@ def _read(
     *,
     is_tolerant: bool,
     seals: bool = False,
+    known: Sequence[SealedObject] = (),
 ) -> PartitionCatalog:
     found, commit_etag, damage = None, None, None
     try:
@@ -253,7 +270,7 @@ def _read(
     log_start, sealed = None, list[SealedObject]()
     # Below a Java uploader, segments can be written over.
     if seals and isinstance(found, Commit) and found.java is None:
-        listing = list_unsealed(store, keys, found, sealed)
+        listing = list_unsealed(store, keys, found, sealed, known)
     else:
         listing = store.list(keys.prefix)
 

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -21,6 +22,7 @@ from ts_common.archive.segment_inspection import describe_segment
 from ts_common.archive.segment_metadata import SegmentMetadata, known_crc32c
 from ts_common.archive.small_objects import get_small
 from ts_common.archive.tail_chain import Aborted
+from ts_common.call_waits import CallWaits
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.log_format.framing import NO_EPOCH
 from ts_common.store.contract import ByteRange, ObjectStore
@@ -33,6 +35,7 @@ _Out = TypeVar("_Out")
 _HEAD_THREADS: Final = 8  # a HEAD waits for the network, not for the processor
 # Up to this many requests are sent one after the other: a caller with many partitions reads several in parallel.
 _FEW: Final = 4
+_WAITS: Final = CallWaits()  # over a directory threads would compete for the processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,10 @@ def _read_cache_object(store: ObjectStore, keys: PartitionKeys, first: int) -> C
 
 
 def _each(function: Callable[[_In], _Out], inputs: Sequence[_In]) -> list[_Out]:
-    if len(inputs) <= _FEW:
-        return [function(one) for one in inputs]
-    with ThreadPoolExecutor(min(_HEAD_THREADS, len(inputs)), "copies") as pool:
-        return list(pool.map(function, inputs))
+    found: list[_Out] = []
+    while left := inputs[len(found) :]:
+        if len(left) > _FEW and _WAITS.prevail.is_set():
+            with ThreadPoolExecutor(min(_HEAD_THREADS, len(left)), "copies") as pool:
+                return [*found, *pool.map(function, left)]
+        found.append(_WAITS.measure(partial(function, left[0])))
+    return found

@@ -8,7 +8,7 @@ reader that reads `log.start` first finds the record. Nothing continues a former
 its listing is read before its `log.start`.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
@@ -18,6 +18,7 @@ from ts_common.archive.catalog import FormerPlace, PartitionCatalog, StoredLogSt
 from ts_common.archive.commit import Commit, ForeignCommit, LogStart
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.restored import Ended, Restored, RestoredPartition
+from ts_common.archive.sealed_objects import SealedObject
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.store.contract import ObjectStore
 
@@ -34,6 +35,7 @@ def read_with_former(
     commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
     *,
     seals: bool = False,
+    known: Sequence[SealedObject] = (),
 ) -> PartitionCatalog:
     """Return a snapshot of one partition for a reader, with its former places.
 
@@ -42,12 +44,13 @@ def read_with_former(
     Args:
         commit: as of `read_catalog`.
         seals: as of `read_catalog`.
+        known: as of `read_catalog`.
 
     Raises:
         LineageUnsettled, StoreUnavailable, AccessDenied, BucketMissing: as `read_catalog`.
         NewerFormat: as `read_catalog`, of any of the places, and of `restored.json`.
     """
-    catalog = read_catalog(store, keys, commit, seals=seals)
+    catalog = read_catalog(store, keys, commit, seals=seals, known=known)
     try:
         return replace(catalog, former=former_places(store, catalog))
     except CorruptData as error:

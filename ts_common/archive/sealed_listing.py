@@ -4,18 +4,17 @@ A listing of some hundred keys costs less than the requests for sealed objects, 
 reader looks for `seal.json` only after that many. Whatever is wrong with it or an object, the reader lists instead.
 """
 
-from collections.abc import Iterator
-from itertools import chain, takewhile
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import structlog
 
 from ts_common.archive.commit import Commit
-from ts_common.archive.object_keys import OFFSET_DIGITS, PartitionKeys, SegmentName
+from ts_common.archive.object_keys import OFFSET_DIGITS, PartitionKeys
 from ts_common.archive.sealed_objects import SEALED_BYTES, SealedObject, SealJson, decode_sealed
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
-from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.contract import KeyRange, ObjectInfo, ObjectStore
 
 log = structlog.get_logger()
 
@@ -23,43 +22,42 @@ KEYS_BEFORE_SEALS: Final = 500
 
 
 def list_unsealed(
-    store: ObjectStore, keys: PartitionKeys, commit: Commit, sealed: list[SealedObject]
+    store: ObjectStore,
+    keys: PartitionKeys,
+    commit: Commit,
+    sealed: list[SealedObject],
+    known: Iterable[SealedObject] = (),
 ) -> Iterator[ObjectInfo]:
-    """Yield the objects of a partition, in order, without those that begin in sealed ranges.
+    """Return the objects of a partition, in order, without those that begin in sealed ranges.
 
     Args:
         commit: read before.
         sealed: receives the sealed objects, ascending. It stays empty if everything is listed.
+        known: sealed objects of an earlier listing. They never change, so they are not read again.
     """
-    listing, begun = store.list(keys.prefix), list[ObjectInfo]()
-    for info in listing:
-        begun.append(info)
-        if len(begun) == KEYS_BEFORE_SEALS:
-            break
-    # Lifecycle rules freeze the oldest objects first, and sealed objects do not show the class.
-    if len(begun) == KEYS_BEFORE_SEALS and not any(info.is_frozen for info in begun):
-        sealed += _read_sealed(store, keys, commit)
-    if not sealed:
-        yield from chain(begun, listing)
-        return
-    first = keys.prefix + _digits(sealed[0].start)
-    yield from takewhile(lambda info: info.key < first, chain(begun, listing))
-    for each, following in zip(sealed, [*sealed[1:], None], strict=True):
-        if following is not None and following.start == each.end:
-            continue
-        behind = store.list(keys.prefix, start_after=keys.segment(SegmentName(each.end), ""))
-        if following is None:
-            yield from behind
-        else:
-            bound = keys.prefix + _digits(following.start)
-            yield from takewhile(lambda info, bound=bound: info.key < bound, behind)  # type: ignore[misc]
+
+    def skipped(begun: Sequence[ObjectInfo]) -> Sequence[KeyRange]:
+        # Lifecycle rules freeze the oldest objects first, and sealed objects do not show the class.
+        if not any(info.is_frozen for info in begun):
+            sealed.extend(_read_sealed(store, keys, commit, known))
+        ranges: list[KeyRange] = []
+        for each in sealed:
+            first, last = keys.prefix + _digits(each.start), keys.prefix + _digits(each.end)
+            if ranges and ranges[-1][1] == first:
+                first = ranges.pop()[0]
+            ranges.append((first, last))
+        return ranges
+
+    return store.list_skipping(keys.prefix, KEYS_BEFORE_SEALS, skipped)
 
 
 def _digits(offset: int) -> str:
     return f"{offset:0{OFFSET_DIGITS}d}"
 
 
-def _read_sealed(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> list[SealedObject]:
+def _read_sealed(
+    store: ObjectStore, keys: PartitionKeys, commit: Commit, known: Iterable[SealedObject]
+) -> list[SealedObject]:
     try:
         found = SealJson.read(store, keys.seal_json)
     except (CorruptData, NewerFormat, ObjectFrozen) as error:
@@ -67,7 +65,8 @@ def _read_sealed(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> lis
         return []
     if found is None or found.lineage != commit.lineage:
         return []
-    read = (_read_object(store, keys, each.name) for each in found.sealed)
+    by_name = {each.name: each for each in known}
+    read = (by_name.get(each.name) or _read_object(store, keys, each.name) for each in found.sealed)
     return [each for each in read if each is not None and _is_of(each, commit)]
 
 

@@ -122,22 +122,50 @@ class SealedRow:
     metadata: SegmentMetadata
 
 
+class Etags:
+    """The ETags of the rows: a third of the bytes, and few readers need one. So they are unpacked for the first one.
+
+    Args:
+        packed: of all rows, of equal widths, compressed by zlib.
+    """
+
+    def __init__(self, packed: bytes, width: int) -> None:
+        self._packed = packed
+        self._width = width
+        self._unpacked: bytes | None = None
+
+    def __getitem__(self, number: int) -> str:
+        if self._unpacked is None:
+            self._unpacked = zlib.decompress(self._packed)
+        return self._unpacked[number * self._width : (number + 1) * self._width].rstrip(b"\0").decode()
+
+    def __reduce__(self) -> tuple[type["Etags"], tuple[bytes, int]]:
+        return Etags, (self._packed, self._width)
+
+    def part(self, first: int, stop: int) -> "Etags":
+        """Return those of the rows from one to before another."""
+        unpacked = zlib.decompress(self._packed)[first * self._width : stop * self._width]
+        return Etags(zlib.compress(unpacked), self._width)
+
+
 @dataclass(frozen=True, slots=True)
 class SealedObject:
     """The rows of a sealed object, as columns.
 
     Attributes:
+        name: below `segment-metadata/`; it has the CRC-32C of the object.
         start: first offset of the range.
         end: the offset after the last.
         epochs: of the range.
     """
 
+    name: str
     start: int
     end: int
     lineage: Lineage | None
     epochs: EpochHistory
     columns: Mapping[str, Sequence[int]] = field(repr=False)
-    etags: bytes = field(repr=False)
+    etags: "Etags" = field(repr=False, compare=False)
 
     STATE_BITS: ClassVar[int] = 3  # of `flags`: the state of the `.txnindex`; 0 without one
 
@@ -148,10 +176,15 @@ class SealedObject:
     def part(self, first: int, stop: int) -> "SealedObject":
         """Return the object with rows from one to before another only."""
         columns = {name: column[first:stop] for name, column in self.columns.items()}
-        width = len(self.etags) // len(self)
         start, end = columns["base"][0], columns["end"][-1]
         epochs = self.epochs.from_offset(start).below(end)
-        return SealedObject(start, end, self.lineage, epochs, columns, self.etags[first * width : stop * width])
+        etags = self.etags.part(first, stop)
+        return SealedObject(self.name, start, end, self.lineage, epochs, columns, etags)
+
+    @property
+    def states(self) -> set[TxnIndexState | None]:
+        """The states of the rows' `.txnindex`; None of a row without one."""
+        return {_STATES[flags & self.STATE_BITS] for flags in set(self.columns["flags"])}
 
     def row(self, number: int) -> SealedRow:
         """Return a row, with its epochs."""
@@ -160,7 +193,6 @@ class SealedObject:
         crc, txnindex, timeindex = (columns[name][number] for name in _CRCS)
         flags = columns["flags"][number]
         state = _STATES[flags & self.STATE_BITS]
-        width = len(self.etags) // len(self)
         metadata = SegmentMetadata(
             end,
             self.epochs.from_offset(base).below(end).pairs,
@@ -173,8 +205,7 @@ class SealedObject:
             shipped=_number(shipped),
             control=_number(control),
         )
-        etag = self.etags[number * width : (number + 1) * width].rstrip(b"\0").decode()
-        return SealedRow(base, size, etag, _SUFFIXES[flags >> 3], metadata)
+        return SealedRow(base, size, self.etags[number], _SUFFIXES[flags >> 3], metadata)
 
 
 _SUFFIXES: Final = tuple(frozenset(suffix for suffix, bit in _STORED.items() if flags << 3 & bit) for flags in range(8))
@@ -260,29 +291,34 @@ def decode_sealed(data: bytes, keys: PartitionKeys, name: str) -> SealedObject:
             raise ValueError("it has no header")
         if header["of"] != keys.directory:
             raise ValueError(f"it belongs to {text(header['of'])}")
-        found = _decode(header, data, _PREFIX + length)
+        found = _decode(header, data, _PREFIX + length, name)
         if (found.start, found.end) != parse_sealed_name(name):
             raise ValueError("it has other offsets than its name")
         return found
 
 
-def _decode(header: dict[str, Any], data: bytes, position: int) -> SealedObject:
+def _decode(header: dict[str, Any], data: bytes, position: int, name: str) -> SealedObject:
     count = whole_number(header["rows"], 1, MAX_ROWS)
     columns: dict[str, Sequence[int]] = {}
-    etags = b""
+    etags: Etags | None = None
     described = rows(header["columns"])
     if len(described) > _MAX_COLUMNS:
         raise ValueError(f"it has {len(described)} columns")
-    for name, kind, packed in described:
+    for column, kind, packed in described:
         size = whole_number(packed, 0, len(data) - position)
         code, width = _kind(text(kind))
         unpacked = unpack_exactly(data[position : position + size], count * width)
         position += size
-        if name == "etag":
-            etags = unpacked
+        if column == "etag":
+            if not unpacked.isascii():
+                raise ValueError("an ETag is not ASCII")
+            etags = Etags(data[position - size : position], width)
         elif code:
-            columns[text(name)] = column_of(code, unpacked)
+            columns[text(column)] = column_of(code, unpacked)
+    if etags is None:
+        raise ValueError("it has no ETags")
     found = SealedObject(
+        name,
         whole_number(header["from"]),
         whole_number(header["to"]),
         None if header["lineage"] is None else Lineage.decode(header["lineage"]),
@@ -305,7 +341,7 @@ def _check_rows(found: SealedObject) -> None:
         raise ValueError("its epochs are not those of its range")
     if min(columns["size"]) < 0 or max(columns["flags"]) >= 2 * max(_STORED.values()):
         raise ValueError("a row has a size or flags that no agent writes")
-    if not found.etags.isascii() or not found.etags or columns.keys() < {*_LONGS, *_CRCS}:
+    if columns.keys() < {*_LONGS, *_CRCS}:
         raise ValueError("it lacks a column")
 
 

@@ -7,26 +7,22 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Final, overload
+from operator import attrgetter
+from typing import TypeVar, overload
 
 from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
-from ts_common.archive.plan import ReadRange
+from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.sealed_objects import SealedObject
 
-_TRANSACTIONAL: Final = bytes(flags for flags in range(256) if flags & SealedObject.STATE_BITS)
+_Step = TypeVar("_Step", ReadRange, ReadRange | Hole)
 
 
 def copy_of(keys: PartitionKeys, sealed: SealedObject, number: int) -> SegmentCopy:
     """Return the copy of one row."""
     row = sealed.row(number)
     return SegmentCopy(keys, StoredSegment(SegmentName(row.base), row.size, row.suffixes, row.etag), row.metadata)
-
-
-def has_transactions(sealed: SealedObject) -> bool:
-    """Return whether the metadata of a row names a `.txnindex`."""
-    return len(sealed.columns["flags"]) > len(bytes(sealed.columns["flags"]).translate(None, _TRANSACTIONAL))
 
 
 class Copies(Sequence[SegmentCopy]):
@@ -47,6 +43,14 @@ class Copies(Sequence[SegmentCopy]):
 
     def __len__(self) -> int:
         return len(self.listed) + sum(len(numbers) for _, numbers in self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Copies):
+            return (self._keys, self.listed, self._rows) == (other._keys, other.listed, other._rows)
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.listed))
 
     @overload
     def __getitem__(self, index: int) -> SegmentCopy: ...
@@ -109,10 +113,10 @@ class SealedRun(Sequence[ReadRange]):
         start, end = max(columns["base"][first], self.start), min(columns["end"][stop - 1], self.end)
         return SealedRun(self.keys, self.sealed, start, end)
 
-    def alone(self) -> "SealedRun":
-        """Return the run with its own rows only, for one task."""
+    def __reduce__(self) -> tuple[type["SealedRun"], tuple[object, ...]]:
+        """Pickle the run with its own rows only, for one task."""
         rows = self.rows
-        return SealedRun(self.keys, self.sealed.part(rows.start, rows.stop), self.start, self.end)
+        return SealedRun, (self.keys, self.sealed.part(rows.start, rows.stop), self.start, self.end)
 
     @property
     def sizes(self) -> list[int]:
@@ -129,24 +133,24 @@ class SealedRun(Sequence[ReadRange]):
 Part = ReadRange | SealedRun
 
 
-class Ranges(Sequence[ReadRange]):
-    """Ranges to read in order, some of them as runs; it can be pickled."""
+class Ranges(Sequence[_Step]):
+    """Ranges to read in order, and holes in between, some ranges as runs; it can be pickled."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, parts: Sequence[_Step | SealedRun]) -> None:
+        self.parts: tuple[_Step | SealedRun, ...] = tuple(parts)
         self._ends = list(accumulate(len(part) if isinstance(part, SealedRun) else 1 for part in self.parts))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __iter__(self) -> Iterator[ReadRange]:
+    def __iter__(self) -> Iterator[_Step]:
         return chain.from_iterable(part if isinstance(part, SealedRun) else (part,) for part in self.parts)
 
     @overload
-    def __getitem__(self, index: int) -> ReadRange: ...
+    def __getitem__(self, index: int) -> _Step: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[ReadRange, ...]: ...
-    def __getitem__(self, index: int | slice) -> ReadRange | tuple[ReadRange, ...]:
+    def __getitem__(self, index: slice) -> tuple[_Step, ...]: ...
+    def __getitem__(self, index: int | slice) -> _Step | tuple[_Step, ...]:
         if isinstance(index, slice):
             return tuple(self[number] for number in range(*index.indices(len(self))))
         number = range(len(self))[index]
@@ -160,11 +164,48 @@ class Ranges(Sequence[ReadRange]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
+    def number_at(self, offset: int) -> int:
+        """Return the number of the last step that begins at or below an offset; -1 if all begin above."""
+        at = bisect_right(self.parts, offset, key=attrgetter("start")) - 1
+        if at < 0:
+            return -1
+        part, number = self.parts[at], self._ends[at - 1] if at else 0
+        if not isinstance(part, SealedRun):
+            return number
+        rows, bases = part.rows, part.sealed.columns["base"]
+        return number + bisect_right(bases, offset, rows.start, rows.stop) - 1 - rows.start
 
-def as_ranges(parts: Sequence[Part]) -> Sequence[ReadRange]:
-    """Return ranges as a tuple, unless some are runs."""
-    plain = tuple(part for part in parts if isinstance(part, ReadRange))
+
+def as_ranges(parts: Sequence[_Step | SealedRun]) -> Sequence[_Step]:
+    """Return ranges and holes as a tuple, unless some are runs."""
+    plain = tuple(part for part in parts if not isinstance(part, SealedRun))
     return plain if len(plain) == len(parts) else Ranges(parts)
+
+
+def with_markers(ranges: Sequence[ReadRange], start: int) -> Iterator[int]:
+    """Yield the numbers of the ranges that end above an offset and can have abort markers, ascending.
+
+    A row of a sealed object without a `.txnindex` has none.
+    """
+    number = 0
+    for part in parts_of(ranges):
+        if isinstance(part, SealedRun):
+            rows, flags = part.rows, part.sealed.columns["flags"]
+            first = max(rows.start, bisect_right(part.sealed.columns["end"], start))
+            yield from (
+                number + row - rows.start for row in range(first, rows.stop) if flags[row] & SealedObject.STATE_BITS
+            )
+            number += len(rows)
+        else:
+            if part.end > start:
+                yield number
+            number += 1
+
+
+def number_at(steps: Sequence[_Step], offset: int) -> int:
+    """Return the number of the last step that begins at or below an offset; -1 if all begin above."""
+    begun = attrgetter("start")
+    return steps.number_at(offset) if isinstance(steps, Ranges) else bisect_right(steps, offset, key=begun) - 1
 
 
 def parts_of(ranges: Sequence[ReadRange]) -> Sequence[Part]:

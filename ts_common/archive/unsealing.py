@@ -1,17 +1,31 @@
-"""Unseals the offsets of a repair, so that readers list the objects that it puts (protocol rule 16)."""
+"""Unseals the offsets of a repair, so that readers list the objects that it puts (protocol rule 16).
 
+A token's name begins with the time when its repair was requested or began, so that a token that a kill left shows its
+age: `1732888800000-...`, in milliseconds since the epoch.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Final
 
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.sealed_objects import SealJson
-from ts_common.errors import CorruptData, ObjectFrozen, OutcomeUnknown, PreconditionFailed, TieredStorageError
+from ts_common.archive.sealed_objects import SEAL_JSON_BYTES, SealJson
+from ts_common.archive.small_objects import get_small
+from ts_common.errors import (
+    CorruptData,
+    ObjectFrozen,
+    ObjectNotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    TieredStorageError,
+)
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 
-_ATTEMPTS: Final = 10  # agents write it at most once for a thousand segments
+_ATTEMPTS: Final = 10  # agents write it at most once for some hundred segments
+_BEGUN: Final = re.compile(r"([0-9]{13})-", re.ASCII)
 
 
 @contextmanager
@@ -71,3 +85,61 @@ def change_tokens(store: ObjectStore, keys: PartitionKeys, tokens: Mapping[str, 
                 raise
         else:
             return
+
+
+@dataclass(frozen=True, slots=True)
+class OpenToken:
+    """A token of `seal.json`.
+
+    Attributes:
+        start: first offset that it keeps unsealed.
+        end: the offset after the last.
+        begun: when its repair was requested or began, seconds since the epoch. If its name does not show that, when
+            `seal.json` was last written: it is not younger.
+    """
+
+    name: str
+    start: int
+    end: int
+    begun: float
+
+
+def open_tokens(store: ObjectStore, key: str) -> tuple[SealJson, list[OpenToken], str] | None:
+    """Return a `seal.json`, its tokens and its ETag; None if it does not exist.
+
+    Raises:
+        CorruptData, NewerFormat: it is malformed, or a later release wrote it.
+        ObjectFrozen, StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    try:
+        data, info = get_small(store, key, SEAL_JSON_BYTES)
+    except ObjectNotFound:
+        return None
+    found = SealJson.decode(data, key)
+    tokens = []
+    for name, (start, end) in found.open.items():
+        match = _BEGUN.match(name)
+        tokens.append(OpenToken(name, start, end, info.modified if match is None else int(match[1]) / 1000))
+    return found, tokens, info.etag
+
+
+def remove_tokens(store: ObjectStore, key: str, before: float) -> list[OpenToken]:
+    """Remove the tokens that are older than a time from a `seal.json`, and return them. No repair may be in progress.
+
+    Args:
+        before: seconds since the epoch.
+
+    Raises:
+        PreconditionFailed, OutcomeUnknown: another process wrote `seal.json` meanwhile.
+        CorruptData, NewerFormat, ObjectFrozen, StoreUnavailable, AccessDenied, BucketMissing: as `open_tokens`.
+    """
+    found = open_tokens(store, key)
+    if found is None:
+        return []
+    stored, tokens, etag = found
+    removed = [token for token in tokens if token.begun < before]
+    if removed:
+        names = {token.name for token in removed}
+        kept = {name: offsets for name, offsets in stored.open.items() if name not in names}
+        store.put(key, replace(stored, nonce=token_hex(8), open=kept).encode(), condition=IfMatch(etag))
+    return removed

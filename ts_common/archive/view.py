@@ -16,8 +16,10 @@ The view of a partition without a commit is empty, because the end of its run is
 readers do about it (`ts_common.archive.commit_state`). The view of a commit without segments is a hole.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 from ts_common.archive.catalog import FormerPlace, PartitionCatalog, StoredSegment, read_catalog
@@ -30,7 +32,7 @@ from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite, with_spa
 from ts_common.archive.read_log import ReadLog
 from ts_common.archive.restored import Ended
 from ts_common.archive.sealed_objects import SealedObject
-from ts_common.archive.sealed_ranges import Copies, Part, SealedRun, ending_above, has_transactions, listed_of
+from ts_common.archive.sealed_ranges import Copies, Part, SealedRun, as_ranges, ending_above, listed_of
 from ts_common.archive.tail_chain import Chain
 from ts_common.archive.tail_logs import TailLogs, tail_ranges
 from ts_common.errors import CorruptData, ObjectNotFound
@@ -166,7 +168,7 @@ class PartitionView:
         return (
             bool(self.sealed)
             and not any(copy.metadata.rebuilt or copy.metadata.txnindex is not None for copy in listed)
-            and not any(map(has_transactions, self.sealed))
+            and all(sealed.states == {None} for sealed in self.sealed)
             and all(copy.packed is not None and copy.packed.aborted == () for part in self.tail for copy in part.copies)
         )
 
@@ -184,13 +186,11 @@ class PartitionView:
 
     def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
         """Return what to read for `[start, end)`, in order; raise as `ts_common.archive.plan.unite`."""
-        steps: list[ReadRange | Hole] = []
-        for step in self.runs(start, end):
-            if isinstance(step, SealedRun):
-                steps += step
-            else:
-                steps.append(step)
-        return steps
+        return as_ranges(self.runs(start, end))
+
+    def ranges(self, start: int, end: int) -> Sequence[ReadRange]:
+        """Return what `plan` returns, without holes."""
+        return as_ranges([part for part in self.runs(start, end) if not isinstance(part, Hole)])
 
     def runs(self, start: int, end: int) -> Sequence[Part | Hole]:
         """Return what `plan` returns, but consecutive rows of a sealed object as one run."""
@@ -208,7 +208,7 @@ class PartitionView:
         for part in self.parts:
             is_own = part.keys == self.keys
             stop = end if is_own else min(end, part.end)
-            copies = listed_of(self.copies) if is_own and not self.former else self.copies_of(part)
+            reaching = _Reaching(listed_of(self.copies) if is_own and not self.former else self.copies_of(part))
             for sealed, first in ending_above(self.sealed, self.start) if is_own else ():
                 if sealed.end <= max(start, self.start):
                     continue
@@ -216,11 +216,11 @@ class PartitionView:
                 if begin >= stop:
                     break
                 if start < begin:
-                    steps += unite(copies, part.epochs, start, begin, part.gaps, part.replaced)
+                    steps += unite(reaching.into(start, begin), part.epochs, start, begin, part.gaps, part.replaced)
                 run = SealedRun(self.keys, sealed, max(start, begin), min(stop, sealed.end))
                 steps.append(run)
                 start = run.end
-            steps += unite(copies, part.epochs, start, stop, part.gaps, part.replaced)
+            steps += unite(reaching.into(start, stop), part.epochs, start, stop, part.gaps, part.replaced)
             start = max(start, stop)
         return steps
 
@@ -256,6 +256,22 @@ class PartitionView:
             mine = [each for each in closed if each.copies[0].keys == part.keys]
             yield from with_spares(mine, self.copies_of(part), part.epochs, part.replaced)
         yield from tail
+
+
+class _Reaching:
+    """The copies that can cover some offsets, for ranges of offsets in ascending order."""
+
+    def __init__(self, copies: Sequence[SegmentCopy]) -> None:
+        self._copies = sorted(copies, key=attrgetter("base"))
+        self._ahead = 0  # index of the first copy that begins after the last range
+        self._reaching: list[SegmentCopy] = []
+
+    def into(self, start: int, end: int) -> Sequence[SegmentCopy]:
+        """Return the copies that begin below the end of a range, and end above its start."""
+        ahead = bisect_left(self._copies, end, self._ahead, key=attrgetter("base"))
+        begun = (*self._reaching, *self._copies[self._ahead : ahead])
+        self._reaching, self._ahead = [copy for copy in begun if copy.end > start], ahead
+        return self._reaching
 
 
 def open_view(

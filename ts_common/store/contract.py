@@ -18,10 +18,11 @@ Guarantees to a caller:
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain, islice, takewhile
 from types import MappingProxyType
 from typing import Protocol, Self
 
@@ -90,6 +91,7 @@ class IfMatch:
 
 
 Condition = IfAbsent | IfMatch | None
+KeyRange = tuple[str, str]  # the keys from the first one to the second one, both included
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,27 @@ class ObjectStore(BucketContract):
         most the keys of one directory below the prefix in memory. Objects that are written or removed during the
         listing may or may not appear.
         """
+
+    def list_skipping(
+        self, prefix: str, after: int, skipped: Callable[[Sequence[ObjectInfo]], Sequence[KeyRange]]
+    ) -> Iterator[ObjectInfo]:
+        """Yield what `list` yields, without the ranges of keys that the caller does not need.
+
+        A driver that reads a directory as a whole does so once. The others list what is left with a request each.
+
+        Args:
+            after: number of objects; a listing of fewer is not shortened.
+            skipped: called once, with the objects of the first page, or with none if the driver has no pages; returns
+                ranges in their order, disjoint. These objects can be in one.
+        """
+        listing = self.list(prefix)
+        begun = list(islice(listing, after))
+        ranges = skipped(begun) if len(begun) == after else ()
+        listing = chain(begun, listing)
+        for first, last in ranges:
+            yield from takewhile(lambda info, first=first: info.key < first, listing)  # type: ignore[misc]
+            listing = self.list(prefix, start_after=last)
+        yield from listing
 
     @abstractmethod
     def list_directories(self, prefix: str = "") -> Iterator[str]:

@@ -134,7 +134,8 @@ def _search(partition: Partition, snapshot: Snapshot, end: int, timestamp: int) 
         greatest = greatest_time(partition.store, snapshot.view)
         return None if greatest is None or greatest[1] >= end else (greatest[1], greatest[0])
     view = replace(snapshot.view, end=end)
-    offset = first_offset_at(view, search_for(partition.store, timestamp, counts_markers=True), after_hole=False)
+    search = search_for(partition.store, timestamp, counts_markers=True)
+    offset = first_offset_at(view, search, after_hole=False, least=timestamp)
     if offset is None:
         return None
     found = time_at(partition.store, view, offset)

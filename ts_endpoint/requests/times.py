@@ -46,7 +46,7 @@ def greatest_time(store: ObjectStore, view: PartitionView) -> tuple[int, int] | 
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
     """
-    ranges = [step for step in view.plan(view.start, view.end) if isinstance(step, ReadRange)]
+    ranges = view.ranges(view.start, view.end)
     best: tuple[int, int] | None = None
     for bound, step in sorted(((_bound(each), each) for each in ranges), key=lambda each: (-each[0], each[1].start)):
         if best is not None and (bound < best[0] or (bound == best[0] and step.start > best[1])):

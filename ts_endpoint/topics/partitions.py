@@ -5,7 +5,6 @@ Fetch. A snapshot never changes; a refresh replaces it. All methods run on the e
 """
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +22,7 @@ from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.sealed_ranges import listed_of, number_at
 from ts_common.archive.view import PartitionView, open_view, without_commit
 from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import AbortedTransaction
@@ -61,12 +61,8 @@ class Snapshot:
     epoch: int
     steps: Sequence[ReadRange | Hole]
     serial: int = field(default_factory=count().__next__)
-    _starts: list[int] = field(init=False)
     _stable: "asyncio.Future[int] | None" = field(default=None, init=False)
     _hidden: "dict[int, asyncio.Future[tuple[AbortedTransaction, ...]]]" = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self._starts = [step.start for step in self.steps]
 
     @property
     def start(self) -> int:
@@ -85,7 +81,7 @@ class Snapshot:
 
     def number_at(self, offset: int) -> int:
         """Return the number of the step with an offset of `[start, end)`."""
-        return bisect_right(self._starts, offset) - 1
+        return number_at(self.steps, offset)
 
     def frozen_from(self, store: ObjectStore, offset: int) -> str | None:
         """Return a message about the frozen segments from an offset on; None if the listing shows none.
@@ -312,7 +308,8 @@ class Partition:
         self, found: tuple[Commit | ForeignCommit | None, str | None] | None
     ) -> tuple[Snapshot, dict[StoredSegment, SegmentCopy]]:
         try:
-            catalog = read_with_former(self.store, self.keys, found)
+            sealed = () if self._snapshot is None else self._snapshot.view.sealed
+            catalog = read_with_former(self.store, self.keys, found, seals=True, known=sealed)
             view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
         except LASTING as error:
             lowest, highest = stored_bases(self.store, self.keys) or (0, 0)
@@ -323,7 +320,7 @@ class Partition:
             view = replace(view, state=missing, warning=without_commit(catalog, missing))
         if (unusable := loss_of(view)) is not None:
             raise Lost(view.state, str(unusable), unusable.start, unusable.end)
-        known = {copy.segment: copy for copy in (*view.copies, *view.retired)}
+        known = {copy.segment: copy for copy in (*listed_of(view.copies), *listed_of(view.retired))}
         return Snapshot(view, _epoch_of(catalog.commit), view.plan(view.start, view.end)), known
 
     def _log_failure(self, task: "asyncio.Task[Snapshot]") -> None:

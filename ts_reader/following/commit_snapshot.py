@@ -21,6 +21,8 @@ from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.read_log import ReadLog
 from ts_common.archive.restored import Restored
+from ts_common.archive.sealed_objects import SealedObject
+from ts_common.archive.sealed_ranges import listed_of
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
@@ -115,6 +117,7 @@ class Observer:
         self._query = query
         self._keys = query.keys
         self._copies: dict[str, dict[StoredSegment, SegmentCopy]] = {}  # by a partition's prefix
+        self._sealed: dict[str, tuple[SealedObject, ...]] = {}  # the same
         self._damaged: list[str] = []
         self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # the same, with the commit's ETag
         self._losses: dict[str, tuple[float, Loss | None]] = {}  # the same, with the monotonic time of the listing
@@ -243,14 +246,16 @@ class Observer:
         Raises:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: as `open_view`.
         """
-        return self.open(read_with_former(self._store, keys))
+        seals, known = self._query.tolerance.fails, self._sealed.get(keys.prefix, ())
+        return self.open(read_with_former(self._store, keys, seals=seals, known=known))
 
     def open(self, catalog: PartitionCatalog) -> PartitionView:
         """Return the view of a catalog."""
         prefix = catalog.keys.prefix
         damaged = None if self._query.tolerance.fails else self._damaged
         view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN), damaged)
-        self._copies[prefix] = {copy.segment: copy for copy in (*view.copies, *view.retired)}
+        self._copies[prefix] = {copy.segment: copy for copy in (*listed_of(view.copies), *listed_of(view.retired))}
+        self._sealed[prefix] = view.sealed
         return view
 
     def take_damaged(self) -> list[str]:

@@ -122,7 +122,7 @@ class Follower:
 
     def _views(self, look: CommitSnapshot) -> list[PartitionView]:
         """Return what the query shows now of its partitions with a commit."""
-        topics = find_topics(self._store, self.query) if look.topics else ()
+        topics = find_topics(self._store, self.query, seals=self.query.tolerance.fails) if look.topics else ()
         check_named_partitions(self.query, topics)
         opened = in_threads(self._observer.open, [catalog for topic in topics for catalog in topic.partitions])
         self._report([loss for view in opened if (loss := loss_of(view)) is not None])

@@ -159,7 +159,7 @@ def first_offset_of(
         search = search_for(store, milliseconds, way_out=query.wording.despite_corruption, limit=query.limit)
     else:
         search = tolerant_search(store, view, milliseconds, limit=query.limit)
-    return first_offset_at(view, search, after_hole=after_hole)
+    return first_offset_at(view, search, after_hole=after_hole, least=milliseconds)
 
 
 def reads_anything(view: PartitionView, query: Query) -> bool:

@@ -116,7 +116,7 @@ def _plan_partition(
     bounds = find_bounds(store, _shown(store, view, query), query)
     windows = filters.windows(bounds.start, bounds.end)
     hidden = Hidden()
-    if query.read_committed and windows and not view.names_no_transactions:
+    if query.read_committed and windows:
         hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
     # Two windows can divide a row, and it counts once.
     step = view.runs if len(windows) == 1 else view.plan
@@ -205,9 +205,17 @@ def _divided(parts: Iterable[Part], milliseconds: Ranges) -> Iterator[Part | Non
             yield part
             continue
         rows, columns = part.rows, part.sealed.columns
-        times = zip(
-            columns["time_max"][rows.start : rows.stop], columns["time_min"][rows.start : rows.stop], strict=True
-        )
+        latest, least = (columns[name][rows.start : rows.stop] for name in ("time_max", "time_min"))
+        # Least and greatest values of columns are found without a loop in Python, and decide for nearly all runs.
+        lowest, greatest, begin, end = min(latest), max(latest), min(least), max(least)
+        if any(low <= lowest and end < high for low, high in milliseconds):
+            yield part
+            continue
+        greatest = max(greatest, NO_TIMESTAMP)
+        if greatest <= _LATEST_MS and all(greatest < low or high <= begin for low, high in milliseconds):
+            yield None
+            continue
+        times = zip(latest, least, strict=True)
         kept = [number for number, each in enumerate(times, rows.start) if _may_hold_row(*each, milliseconds)]
         following = rows.start
         for _, group in groupby(enumerate(kept), lambda each: each[1] - each[0]):

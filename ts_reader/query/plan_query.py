@@ -205,8 +205,7 @@ def _total(
 ) -> QueryPlan:
     parts = [part for plan in plans for part in parts_of(plan.read.ranges)]
     runs = [part for part in parts if isinstance(part, SealedRun)]
-    held = [segment for catalog in found for segment in catalog.shown]
-    sealed = [each for catalog in found for each in catalog.sealed]
+    totals = [catalog.totals for catalog in found]
     copies = {copy.key for part in parts if isinstance(part, ReadRange) for copy in part.copies}
     tails = [copy.segment for plan in plans for part in plan.view.tail for copy in part.copies]
     return QueryPlan(
@@ -214,9 +213,9 @@ def _total(
         warnings,
         tuple(losses),
         segments=len(copies) + sum(map(len, runs)),
-        all_segments=len(held) + len(tails) + sum(map(len, sealed)),
+        all_segments=sum(segments for segments, _ in totals) + len(tails),
         bytes=sum(sum(part.sizes) if isinstance(part, SealedRun) else bytes_of(part) for part in parts),
-        all_bytes=sum(segment.size for segment in (*held, *tails)) + sum(sum(each.columns["size"]) for each in sealed),
+        all_bytes=sum(size for _, size in totals) + sum(segment.size for segment in tails),
     )
 
 

@@ -198,7 +198,7 @@ def _pack(pieces: Iterable[tuple[Part, int]], limit: int, most_offsets: int | No
                     packed, size, offsets = [], 0, 0
                     continue
                 stop = max(stop, at + 1)
-                packed.append(piece.part(rows.start + at, rows.start + stop).alone())
+                packed.append(piece.part(rows.start + at, rows.start + stop))
                 size, done, at = size + ends[stop - 1] - done, ends[stop - 1], stop
             continue
         length = piece.end - piece.start

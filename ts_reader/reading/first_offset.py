@@ -4,7 +4,7 @@ Record timestamps need not ascend, so the search decodes records. It reads only 
 late enough, and starts after the records that a `.timeindex` proves to be earlier.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.sealed_objects import ABSENT
+from ts_common.archive.sealed_ranges import Part, SealedRun
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -35,19 +37,22 @@ LOWEST_TIME: Final = -(1 << 63)  # ms
 Search = Callable[[ReadRange, bool], tuple[int | None, int | None]]
 
 
-def first_offset_at(view: PartitionView, search: Search, *, after_hole: bool = True) -> int | None:
+def first_offset_at(
+    view: PartitionView, search: Search, *, after_hole: bool = True, least: int = LOWEST_TIME
+) -> int | None:
     """Return the offset of the first record of a view at or after a timestamp; None if no record is.
 
     Args:
         search: for that timestamp; `search_for` makes one.
         after_hole: whether to return the start of a hole if no record is between the hole and the match, or the view's
             end. The wanted record may be in that hole, and a query that starts there reports the loss.
+        least: the timestamp, ms since 1970: sealed segments whose records are all earlier are not searched.
 
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
     """
     hole: Hole | None = None  # the first one that no record has followed
-    for part in view.plan(view.start, view.end):
+    for part in _that_may_reach(view.runs(view.start, view.end), least):
         if isinstance(part, Hole):
             hole = hole or part
             continue
@@ -57,6 +62,16 @@ def first_offset_at(view: PartitionView, search: Search, *, after_hole: bool = T
         if first is not None:
             hole = None
     return hole.start if hole and after_hole else None
+
+
+def _that_may_reach(steps: Iterable[Part | Hole], least: int) -> Iterator[ReadRange | Hole]:
+    """Yield steps, without rows of sealed objects that have a greatest timestamp below another one."""
+    for step in steps:
+        if not isinstance(step, SealedRun):
+            yield step
+            continue
+        times = step.sealed.columns["time_max"]
+        yield from (step.of_row(number) for number in step.rows if times[number] >= least or times[number] == ABSENT)
 
 
 class MarkerTimes:

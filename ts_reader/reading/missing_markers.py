@@ -21,6 +21,8 @@ from itertools import pairwise
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
+from ts_common.archive.sealed_objects import SealedObject
+from ts_common.archive.sealed_ranges import listed_of
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.view import PartitionView
 from ts_common.store.contract import ObjectStore
@@ -52,9 +54,15 @@ class _Living:
     replaced: bool
 
 
-def may_be_lost(copies: Sequence[SegmentCopy]) -> bool:
-    """Return whether any copy was shipped so late that it may lack a marker."""
-    return any(_is_late(copy) for copy in copies)
+def may_be_lost(copies: Sequence[SegmentCopy], sealed: Iterable[SealedObject] = ()) -> bool:
+    """Return whether any copy was shipped so late that it may lack a marker.
+
+    Args:
+        sealed: sealed objects whose rows are in `copies`.
+    """
+    return any(_is_late(copy) for copy in listed_of(copies)) or any(
+        not each.states <= {None, TxnIndexState.COMPLETE} for each in sealed
+    )
 
 
 def hidden_batches(

@@ -23,6 +23,7 @@ from awscrt.checksums import crc32c
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.restored import Outcome
+from ts_common.archive.sealed_ranges import with_markers
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.small_objects import read_index
 from ts_common.archive.view import PartitionView
@@ -43,9 +44,9 @@ def stable_end(store: ObjectStore, view: PartitionView) -> int:
     """
     if view.last_stable_offset is not None:
         return min(view.last_stable_offset, view.end)
-    steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
+    steps = view.ranges(view.start, view.end)
     events, walk = Events(store, steps, ended=view.ended), Walk()
-    if may_be_lost(view.copies):
+    if may_be_lost(view.copies, view.sealed):
         lost = hidden_batches(store, view, steps, view.start, view.end, events.next_marker)
         events = Events(store, steps, frozenset(lost), view.ended)
     for number in range(len(steps)):
@@ -102,7 +103,9 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and segments.
     """
-    steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
+    if view.names_no_transactions:
+        return Hidden()
+    steps = view.ranges(view.start, view.end)
     events = Events(store, steps, ended=view.ended)
     found = _find_aborted(store, events, steps, start, stop)
     found += [
@@ -112,7 +115,7 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
         if each.outcome is Outcome.ABORT and each.first_offset < end
     ]
     lost: set[Batch] = set()
-    if may_be_lost(view.copies):
+    if may_be_lost(view.copies, view.sealed):
         lost = hidden_batches(store, view, steps, start, stop, events.next_marker)
         if lost:
             log.info("transactions_without_markers", partition=str(view.partition), batches=len(lost))
@@ -127,10 +130,11 @@ def _find_aborted(
 ) -> list[AbortedTransaction]:
     """Return the aborted transactions by indexes and markers from `start` on."""
     found: list[AbortedTransaction] = []
-    walk = Walk()
-    for number, step in enumerate(steps):
-        if step.end <= start:
-            continue
+    walk, following = Walk(), -1
+    for number in with_markers(steps, start):
+        if number != following:
+            walk = Walk()  # as behind a range with an index
+        step, following = steps[number], number + 1
         indexed = [_indexed(store, copy) for copy in step.copies]
         entries = [entry for index in indexed for entry in index or ()]
         living = [entry for entry in entries if step.start <= entry.last_offset < step.end]
@@ -160,6 +164,8 @@ def _find_cut_off(
     Headers are read from `start` to the last hole that begins below `stop`, and from there until all open transactions
     have ended. If the view has no hole above `start`, no segment is read.
     """
+    if not any(isinstance(step, Hole) for step in view.runs(start, view.end)):
+        return ()
     plan = view.plan(start, view.end)
     holes = [number for number, step in enumerate(plan) if isinstance(step, Hole)]
     steps = [step for step in plan if not isinstance(step, Hole)]

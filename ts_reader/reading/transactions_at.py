@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.markers import COMMIT
@@ -81,7 +81,7 @@ class TransactionsAt:
 
     def __init__(self, store: ObjectStore, view: PartitionView, moment: int) -> None:
         self._moment = moment
-        self._steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
+        self._steps = view.ranges(view.start, view.end)
         self._events = Events(store, self._steps, ended=view.ended)
         self.hidden: tuple[AbortedTransaction, ...] = ()
         self.late: tuple[Transaction, ...] = ()

@@ -151,7 +151,7 @@ def seen_of(
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
     """
     start = max(view.start, min([known.end, *(hole.first for hole in known.holes)]))
-    holes = joined(part for part in view.plan(start, max(view.end, start)) if isinstance(part, Hole))
+    holes = joined(part for part in view.runs(start, max(view.end, start)) if isinstance(part, Hole))
     passed = tuple(PassedHole(*each) for each in holes)
     seen = Seen(view.start, end.next_offset, end.shown, end.log, passed, view.floor)
     noted = {(hole.start, hole.end) for hole in known.holes if hole.start >= view.start}

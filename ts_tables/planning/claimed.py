@@ -123,7 +123,7 @@ def _missing(
     """Yield offsets that a hole which the claims do not note hides: its own, and those of transactions open at it."""
     low, last = bounds
     noted = {(hole.start, hole.end) for hole in known.holes}
-    holes = joined(part for part in view.plan(low, max(view.end, low)) if isinstance(part, Hole))
+    holes = joined(part for part in view.runs(low, max(view.end, low)) if isinstance(part, Hole))
     cut_off: dict[tuple[int, int], int] = {}
     if query.read_committed and {*holes} - noted:
         for one in find_hidden(store, view, low, last).cut_off:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.sealed_ranges import Part, as_ranges
 from ts_common.archive.view import PartitionView
 from ts_common.errors import DataLoss, OperatorError
 from ts_common.log_format.index_files import AbortedTransaction
@@ -309,13 +310,13 @@ class Planner:
 
     def _ranges(self, view: PartitionView, start: int, end: int) -> PartitionRanges:
         """Return what to read of a claim."""
-        ranges = []
-        for part in view.plan(start, end):
+        parts: list[Part] = []
+        for part in view.runs(start, end):
             if isinstance(part, Hole):
                 raise DataLoss(f"{view.partition}: offsets {part.start} to {part.end - 1} disappeared during the plan")
-            ranges.append(part)
+            parts.append(part)
         hidden = find_hidden(self.store, view, start, end).transactions if self._query.read_committed else ()
-        return PartitionRanges(tuple(ranges), hidden)
+        return PartitionRanges(as_ranges(parts), hidden)
 
     def _work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
         former = {

@@ -3,6 +3,9 @@
 Like cache objects in JSON, not a part of shipping: an attempt that fails costs readers time, and the next one replaces
 it. Sealing uses what a reader sees. If a reader lists all, because a late segment begins below a sealed end, the ranges
 are sealed again without it.
+
+A run that continues a sealed object grows it: an object with the rows of both replaces it in `seal.json`. So a reader
+lists some hundred segments behind it at most, and reads an object for each 4,096.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,8 +28,8 @@ from ts_common.archive.sealed_ranges import listed_of
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 
-ENOUGH: Final = 1024  # rows: an object less is a request more for each reader
-LEAST: Final = 256  # of one object
+ENOUGH: Final = 256  # new rows, as many as a cache object in JSON has
+LEAST: Final = 256  # of a new object: one object more is a request more for each reader
 _MOST: Final = 4096  # of one object
 
 
@@ -55,13 +58,20 @@ def seal(store: ObjectStore, keys: PartitionKeys, enough: int = ENOUGH, least: i
     copies = sorted((*listed_of(view.copies), *listed_of(view.retired)), key=lambda copy: copy.base)
     if _is_in_doubt(view, copies):
         return 0
-    runs = [run for run in _runs(copies, commit, stored) if len(run) >= least]
+    # Below the commit's first pair only the object itself has the epochs.
+    known = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
+    growing = {each.end: each for each in view.sealed if len(each) < _MOST and known <= each.start}
+    runs = [run for run in _runs(copies, commit, stored) if len(run) >= least or run[0].base in growing]
     if sum(map(len, runs)) < enough:
         return 0
     names = {(each.start, each.end): each.name for each in stored.sealed}
-    sealed = [SealedRange(each.start, each.end, names[each.start, each.end]) for each in view.sealed]
+    replaced = {run[0].base for run in runs}.intersection(growing)
+    kept = [each for each in view.sealed if each.end not in replaced]
+    sealed = [SealedRange(each.start, each.end, names[each.start, each.end]) for each in kept]
     for run in runs:
-        for rows in (run[first : first + _MOST] for first in range(0, len(run), _MOST)):
+        before = growing.get(run[0].base)
+        grown = [*([] if before is None else map(before.row, range(len(before)))), *run]
+        for rows in (grown[first : first + _MOST] for first in range(0, len(grown), _MOST)):
             name, data = encode_sealed(keys, commit.lineage, commit.epochs, rows)
             store.put(keys.cache_objects + name, data)
             sealed.append(SealedRange(rows[0].base, rows[-1].metadata.end, name))

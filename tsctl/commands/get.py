@@ -118,7 +118,7 @@ def get(
     is_whole = True
     with open_archive(name, output.warn) as archive, _files_of_ours(directory):
         wanted = []
-        for entry in archive.topics([topic], numbers, incarnation):
+        for entry in archive.topics([topic], numbers, incarnation, seals=True):
             for catalog in entry.topic.partitions:
                 view = open_view(entry.store, catalog)
                 if view.warning and not view.state.is_loss:  # the losses of its plan name it

@@ -43,6 +43,13 @@ def verify(
     each: Annotated[
         bool, typer.Option("--each", help="A row for each finding; default: a row for each kind in a partition.")
     ] = False,
+    remove_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--remove-tokens",
+            help="Remove tokens of repairs older than --in-flight-hours from seal.json; no repair may be in progress.",
+        ),
+    ] = False,
     *,
     check: CheckOptions,
     beside: ClusterOptions,
@@ -53,7 +60,7 @@ def verify(
     least, shown = parse_severity("--fail-on", fail_on), parse_severity("--severity", severity)
     name = given.name()
     output = Output(as_json, name.whole)
-    found = run_verification(name, check, output, beside)
+    found = run_verification(name, check, output, beside, removes_tokens=remove_tokens)
     selected = [finding for finding in found.findings if finding.severity >= shown]
     if as_json:
         fields = {**as_fields(found), "findings": [finding.as_json() for finding in selected]}

@@ -112,7 +112,8 @@ class PartitionVersions:
         """Unseal the offsets of a segment that is put, or counted as done (protocol rule 16)."""
         if self._dry_run:
             return nullcontext()
-        return unsealed(self._store, self._keys, f"tsctl-{token_hex(8)}", name.base, max(end, name.base + 1))
+        token = f"{int(self._store.current_time() * 1000):013d}-tsctl-{token_hex(4)}"
+        return unsealed(self._store, self._keys, token, name.base, max(end, name.base + 1))
 
     def _bound(self, need: Need) -> PutBack | None:
         """Bind the metadata again that a copy of a directory separated from an object; None if none fits its bytes."""

@@ -148,6 +148,13 @@ CACHE_OBJECT_WRONG = FindingKind(
     "A cache object (below segment-metadata/) is malformed, or contradicts the metadata of a segment or the listing.",
     "Remove it: readers then list, and read the metadata of its segments one by one.",
 )
+TOKEN_LEFT = FindingKind(
+    "token-left",
+    _SUSPICIOUS,
+    "A repair entered a token in seal.json, and was killed or got no answer. Readers list its offsets, which costs "
+    "requests.",
+    "Wait until no repair of the partition is in progress. Then run tsctl verify --remove-tokens.",
+)
 FOREIGN_OBJECT = FindingKind(
     "foreign-object",
     _SUSPICIOUS,

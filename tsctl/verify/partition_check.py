@@ -104,7 +104,7 @@ def check_partition(
         *_twice(store, overlaps, where, replaced, compare=compare),
         *_orphans(listing, where, ages.old),
         *_without_metadata(store, listing, checked, where, replaced),
-        *(check_sealed_ranges(store, catalog, where) if listing.has_seals else ()),
+        *(check_sealed_ranges(store, catalog, where, ages.now, ages.old) if listing.has_seals else ()),
         *foreign_objects(where, listing),
     ]
     ranges = [(overlap.start, overlap.end) for overlap in overlaps]

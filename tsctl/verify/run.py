@@ -14,12 +14,15 @@ import typer
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.unsealing import remove_tokens
 from ts_common.errors import (
     ConfigurationError,
     CorruptData,
     NewerFormat,
     ObjectFrozen,
     ObjectNotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
     QueryError,
 )
 from ts_common.log_format.limits import MAX_BATCH_BYTES
@@ -37,7 +40,7 @@ from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.audit import Audit, Side, audit, compare_records, with_cluster
 from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.finding_kinds import FROZEN, UNREADABLE, Severity, severity_of
+from tsctl.verify.finding_kinds import FROZEN, TOKEN_LEFT, UNREADABLE, Severity, severity_of
 from tsctl.verify.findings import Finding, worst_first
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verified, Verifier
@@ -121,9 +124,17 @@ class Verification:
 
 
 def run_verification(
-    name: ArchiveName, wanted: CheckOptions, output: Output, beside: ClusterOptions | None = None
+    name: ArchiveName,
+    wanted: CheckOptions,
+    output: Output,
+    beside: ClusterOptions | None = None,
+    *,
+    removes_tokens: bool = False,
 ) -> Verification:
     """Check an archive.
+
+    Args:
+        removes_tokens: whether the tokens that are found are removed.
 
     Raises:
         QueryError: the archive has no objects under these entropy bits, or no such topic or partition.
@@ -145,6 +156,8 @@ def run_verification(
             found, verifier = _verify(name, wanted, endpoint, store, output)
             coverages += found.coverages
             findings += found.all_findings
+            if removes_tokens:
+                _remove_tokens(store, found.all_findings, store.current_time() - wanted.in_flight_hours * 3600, output)
             known |= verifier.topics
             held |= verifier.partitions
         if cluster is None:
@@ -256,6 +269,16 @@ def _verify(
     with output.progress("partitions", total) as advance:
         progress.begin(total, advance)
         return verifier.run(), verifier
+
+
+def _remove_tokens(store: ObjectStore, findings: Sequence[Finding], before: float, output: Output) -> None:
+    """Remove the tokens that findings name; what another process writes at the same time is kept."""
+    for key in dict.fromkeys(finding.key for finding in findings if finding.kind is TOKEN_LEFT and finding.key):
+        try:
+            for token in remove_tokens(store, key, before):
+                output.warn(f"{key}: token {token.name} removed; agents seal its offsets again")
+        except (PreconditionFailed, OutcomeUnknown) as error:
+            output.warn(f"{key}: another process wrote it meanwhile, so no token was removed; run this again: {error}")
 
 
 class _Progress:

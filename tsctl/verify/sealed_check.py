@@ -3,23 +3,28 @@
 from collections.abc import Iterator
 
 from ts_common.archive.catalog import PartitionCatalog
-from ts_common.archive.sealed_objects import SEALED_BYTES, SealedObject, SealedRange, SealJson, decode_sealed
+from ts_common.archive.sealed_objects import SEALED_BYTES, SealedObject, SealedRange, decode_sealed
 from ts_common.archive.small_objects import get_small
+from ts_common.archive.unsealing import open_tokens
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
-from tsctl.verify.finding_kinds import CACHE_OBJECT_WRONG, NEWER_FORMAT
+from tsctl.verify.finding_kinds import CACHE_OBJECT_WRONG, NEWER_FORMAT, TOKEN_LEFT
 from tsctl.verify.findings import Finding
 
 
-def check_sealed_ranges(store: ObjectStore, catalog: PartitionCatalog, where: str) -> Iterator[Finding]:
-    """Yield a finding for each sealed range that counts and differs from a listing.
+def check_sealed_ranges(
+    store: ObjectStore, catalog: PartitionCatalog, where: str, now: float, old: float
+) -> Iterator[Finding]:
+    """Yield a finding for each sealed range that counts and differs from a listing, and for each old token.
 
     Segments that end at or below `log.start` may be missing.
 
     Args:
         catalog: of a whole listing.
         where: the partition's name in findings.
+        now: seconds since the epoch, by the store's clock.
+        old: the same; a token that is older is of no repair in progress.
 
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: a request failed.
@@ -27,8 +32,12 @@ def check_sealed_ranges(store: ObjectStore, catalog: PartitionCatalog, where: st
     keys = catalog.keys
     key = keys.seal_json
     try:
-        found = SealJson.read(store, key)
-        for each in () if found is None else found.sealed:
+        found = open_tokens(store, key)
+        for token in () if found is None else found[1]:
+            if token.begun < old:
+                age = counted(int((now - token.begun) / 3600), "hour")
+                yield Finding(TOKEN_LEFT, where, f"token {token.name} of {age} ago", key, token.start, token.end)
+        for each in () if found is None else found[0].sealed:
             key = keys.cache_objects + each.name
             try:
                 sealed = decode_sealed(get_small(store, key, SEALED_BYTES)[0], keys, each.name)

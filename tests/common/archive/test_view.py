@@ -134,7 +134,7 @@ def test_a_commit_without_segments_is_a_hole(archive: MadeArchive) -> None:
     """The commit's first epoch has the beginning of the archive, so that the loss is visible."""
     archive.commit("t", 30, epochs=((2, 5),), log_start=None)
     view = view_of(archive)
-    assert view.plan(view.start, view.end) == [Hole(5, 30, recorded=False)]
+    assert view.plan(view.start, view.end) == (Hole(5, 30, recorded=False),)
 
 
 def test_a_foreign_commit_ends_with_the_last_copy(archive: MadeArchive) -> None:

@@ -1,13 +1,14 @@
 """The contract of `ts_common.store.contract` for gets and listings, checked with every driver."""
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from tests.common.store.conftest import Place
 from tests.common.store.contract import DIRECTORIES, LARGE, keys_of
 from ts_common.errors import ObjectNotFound
-from ts_common.store.contract import ByteRange, IfMatch, ObjectStore
+from ts_common.store.contract import ByteRange, IfMatch, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 
 
@@ -178,6 +179,29 @@ def test_start_after_omits_the_keys_up_to_it(store: ObjectStore, listed: list[st
         for after in (*listed, "t-1/", "t-1/gaps", "t-1/w", "t-", "t", "zzz", "!"):
             expected = [key for key in listed if key.startswith(prefix) and key > after]
             assert keys_of(store, prefix, after) == expected, (prefix, after)
+
+
+@pytest.mark.parametrize("prefix", ["", "t-1/", "t-"])
+def test_ranges_of_keys_are_skipped(store: ObjectStore, listed: list[str], prefix: str) -> None:
+    """Both bounds are skipped, what is between two ranges is listed, and a short listing is not shortened."""
+    begun: list[str] = []
+
+    def skipped(infos: Sequence[ObjectInfo]) -> list[tuple[str, str]]:
+        begun.extend(info.key for info in infos)
+        return ranges
+
+    every = [key for key in listed if key.startswith(prefix)]
+    for ranges in (
+        [],
+        [("", "~~")],
+        [("t", "t-1/g")],
+        [(every[0], every[0]), (every[-1], every[-1])],
+        [("t-1", "t-1/"), ("t-1/gaps/", "t-1~x/1")],
+    ):
+        found = [info.key for info in store.list_skipping(prefix, 2, skipped)]
+        assert found == [key for key in every if not any(low <= key <= high for low, high in ranges)], ranges
+        assert [info.key for info in store.list_skipping(prefix, len(every) + 1, skipped)] == every
+    assert set(begun) <= set(every)
 
 
 def test_directories_are_the_parts_before_the_next_slash(store: ObjectStore, listed: list[str]) -> None:

@@ -54,9 +54,9 @@ def test_a_partition_that_readers_lose_is_not_listed_for_each_fetch(
     archive.store.put(archive.partition("t").log_start, b"what is this")
     now, listed = [1000.0], list[str]()
 
-    def noted(store: ObjectStore, keys: PartitionKeys, found: Any) -> PartitionCatalog:
+    def noted(store: ObjectStore, keys: PartitionKeys, found: Any, **named: Any) -> PartitionCatalog:
         listed.append(keys.prefix)
-        return read_with_former(store, keys, found)
+        return read_with_former(store, keys, found, **named)
 
     monkeypatch.setattr(partitions, "monotonic", lambda: now[0])
     monkeypatch.setattr(partitions, "read_with_former", noted)

@@ -4,7 +4,6 @@ import io
 import pickle
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive
+from tests.made_seals import looking_for_seals
 from tests.matrix import examples
-from ts_common.archive import sealed_listing
 from ts_common.archive.catalog import PartitionCatalog, read_catalog, read_commit
 from ts_common.archive.commit import Commit, Lineage
 from ts_common.archive.gap_records import Gap
@@ -40,14 +39,6 @@ from tsctl.verify.sealed_check import check_sealed_ranges
 HOUR = 3_600_000  # ms
 KINDS = ("plain", "plain", "plain", "plain", "variant", "compacted", "late", "missing", "gap", "transactional")
 MADE = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 3), st.booleans()), min_size=1, max_size=8)
-
-
-@contextmanager
-def looking_for_seals(after: int) -> Iterator[None]:
-    """Let readers look for `seal.json` after so many keys."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sealed_listing, "KEYS_BEFORE_SEALS", after)
-        yield
 
 
 def log(base: int, end: int, epoch: int, hour: int, *, compacted: bool = False) -> bytes:
@@ -198,6 +189,43 @@ def test_a_repair_in_between_makes_sealing_fail(archive: MadeArchive, monkeypatc
     assert not is_used(archive)
 
 
+def test_a_run_grows_the_object_that_it_continues(archive: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One object has all of them, up to the greatest number of rows; the next one has the rest."""
+    monkeypatch.setattr(sealing, "_MOST", 8)
+    keys = archive.partition("t")
+    for count, ranges in ((7, [(0, 14)]), (8, [(0, 16)]), (9, [(0, 16), (16, 18)]), (10, [(0, 16), (16, 20)])):
+        put(archive, PLAIN[:1] * count, 0)
+        assert seal(archive.store, keys, 1, 2 if count == 10 else 1) == 1
+        found = SealJson.read(archive.store, keys.seal_json)
+        assert found is not None
+        assert [(each.start, each.end) for each in found.sealed] == ranges
+        assert is_used(archive)
+
+
+def test_each_window_of_time_leaves_out_the_same_segments(tmp_path: Path) -> None:
+    """Rows without a time, of several records and of one, whose least time is known; a window before, in, after."""
+    archive = MadeArchive(tmp_path / "store")
+    put(archive, [("plain", length, False) for length in (1, 1, 1, 2, 2, 1)], 0)
+    seal(archive.store, archive.partition("t"), 1, 1)
+    for window in ((low, high) for low in range(-1, 8) for high in range(low + 1, 8)):
+        found = []
+        for after in (1, 1 << 30):
+            with looking_for_seals(after):
+                found.append(planned(archive, window, None))
+        assert found[0] == found[1], window
+    with looking_for_seals(1):
+        assert planned(archive, (5, 6), None).segments == 1
+
+
+def test_an_object_with_epochs_that_the_commit_lacks_does_not_grow(archive: MadeArchive) -> None:
+    """An agent removed the pairs that retention has passed, and only the object has them."""
+    put(archive, [*PLAIN, ("plain", 2, True)], 0)
+    archive.commit("t", 14, epochs=((0, 4), (1, 12)), log_start=4)
+    assert seal(archive.store, archive.partition("t"), 1, 1) == 1
+    assert len(view_of(archive, seals=True).sealed) == 2
+    assert is_used(archive)
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"lineage": Lineage(1, 2, 3)}, {"sealed": ()}, {"sealed": (SealedRange(0, 12, "0-12.00000000.seal"),)}],
@@ -267,7 +295,7 @@ def test_verify_compares_sealed_ranges_with_the_listing(archive: MadeArchive) ->
         listing = list_partition(store, keys)
         assert listing.has_seals
         assert not listing.foreign_count
-        return [each.detail for each in check_sealed_ranges(store, listing.catalog, "t-0")]
+        return [each.detail for each in check_sealed_ranges(store, listing.catalog, "t-0", 0.0, 0.0)]
 
     assert found() == []
     archive.put_segment("t", 11, log(11, 20, 0, 0))

@@ -23,9 +23,9 @@ import errno
 import io
 import os
 import pwd
-import stat
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -45,11 +45,22 @@ from ts_common.store.contract import (
     ByteRange,
     Condition,
     DeleteOutcome,
+    KeyRange,
     ObjectInfo,
     ObjectStore,
     ObjectStream,
 )
 from ts_common.store.deletions import Deletions, delete_each
+from ts_common.store.directory.listing import (
+    ABSENT,
+    LinkRefused,
+    has_object,
+    infos_of,
+    names_in,
+    parts_in,
+    wanted,
+    with_slashes,
+)
 from ts_common.store.directory.objects import (
     LOCK,
     META,
@@ -65,7 +76,7 @@ from ts_common.store.directory.objects import (
     unbound_metadata,
     write_beside,
 )
-from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
+from ts_common.store.file_names import WRITING, file_name, part_of
 from ts_common.store.validation import (
     KeyRefused,
     SizedBody,
@@ -78,20 +89,10 @@ from ts_common.store.validation import (
 )
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
 
-_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 # S3 can store such a key, a directory cannot: a part is too long, or an object has the name of a directory.
+_BATCH = 256  # objects whose properties are read at once; the first has one, and each twice as many as the one before
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NOT_HERE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
-
-
-class LinkRefused(OperatorError):
-    """A symbolic link below the root: it could lead to any file that this user may read or write."""
-
-    def __init__(self, link: Path | str) -> None:
-        super().__init__(
-            f"{link} is a symbolic link, and a directory store follows none below its root; replace it by its target, "
-            "or by a mount if that is on another disk"
-        )
 
 
 class FileStore(ObjectStore):
@@ -164,7 +165,7 @@ class FileStore(ObjectStore):
         with self._translated("copy to", target):
             try:
                 file, info = open_object(original, source)
-            except _ABSENT as error:
+            except ABSENT as error:
                 self._require_root()
                 raise ObjectNotFound(f"{self._name(source)}: no such object") from error
             with file:
@@ -185,7 +186,7 @@ class FileStore(ObjectStore):
         with self._translated("open", key):
             try:
                 file, info = open_object(path, key)
-            except _ABSENT as error:
+            except ABSENT as error:
                 self._require_root()
                 raise ObjectNotFound(f"{self._name(key)}: no such object") from error
         with file:
@@ -203,26 +204,59 @@ class FileStore(ObjectStore):
         check_prefix(prefix)
         return self._listed(prefix, start_after)
 
+    def list_skipping(
+        self, prefix: str, after: int, skipped: Callable[[Sequence[ObjectInfo]], Sequence[KeyRange]]
+    ) -> Iterator[ObjectInfo]:
+        """Read the names of a directory once."""
+        if check_prefix(prefix)[-1:] != "/":
+            yield from super().list_skipping(prefix, after, skipped)
+            return
+        with self._translated("list", prefix):
+            self._require_root()
+            path = f"{self._below(file_name(prefix))}/"
+            parts = parts_in(path)
+        ranges = skipped(()) if len(parts) >= after else ()
+        if not ranges:
+            yield from self._listed(prefix, "")
+            return
+        left, low = list[str](), 0
+        for first, last in ranges:
+            left += parts[low : bisect_left(parts, first[len(prefix) :])]
+            low = bisect_left(parts, last[len(prefix) :])
+        with self._translated("list", prefix):
+            names = sorted(with_slashes(path, (*left, *parts[low:])))
+        for info in self._walked(prefix, names):
+            if not any(first <= info.key <= last for first, last in ranges):
+                yield info
+
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
         with self._translated("list", prefix):
             self._require_root()
-        directory, slash, _ = prefix.rpartition("/")
-        pending = [directory + slash]
+        directory = prefix[: prefix.rfind("/") + 1]
+        yield from self._walked(directory, wanted(self._names(directory), directory, prefix, start_after), start_after)
+
+    def _walked(self, directory: str, names: Iterable[str], start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects with these names in a directory of keys, and those below its subdirectories."""
+        pending, size = [(directory, iter(names))], 1
         while pending:
-            key = pending.pop()
-            if not key or key.endswith("/"):
-                found = (key + name for name in self._names(key))
-                pending += sorted(
-                    (each for each in found if belongs_to_listing(each, prefix, start_after)), reverse=True
-                )
-                continue
-            with self._translated("list", key):
-                try:
-                    state = (self._root / file_name(key)).stat()
-                except _ABSENT:
-                    continue
-            if stat.S_ISREG(state.st_mode):
-                yield info_of(key, state)
+            key, left = pending[-1]
+            batch, below = list[str](), None
+            for name in left:
+                if name[-1] == "/":
+                    below = key + name
+                    break
+                batch.append(name)
+                if len(batch) == size:
+                    break
+            else:
+                pending.pop()
+            if batch:
+                with self._translated("list", key):
+                    infos = infos_of(f"{self._root}/{file_name(key)}", key, batch)
+                yield from infos
+                size = min(2 * size, _BATCH)
+            if below is not None:
+                pending.append((below, iter(wanted(self._names(below), below, below, start_after))))
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
         """Yield directories with an object in them or below them."""
@@ -233,20 +267,16 @@ class FileStore(ObjectStore):
         with self._translated("list", prefix):
             self._require_root()
         for name in sorted(self._names(prefix)):
-            if name.endswith("/") and next(self._listed(prefix + name, ""), None) is not None:
-                yield name
+            if name.endswith("/"):
+                with self._translated("list", prefix + name):
+                    is_empty = not has_object(str(self._below(file_name(prefix + name))))
+                if not is_empty:
+                    yield name
 
-    def _names(self, directory: str) -> Iterable[str]:
-        """Return the names in a directory, subdirectories with a slash; none if it does not exist."""
+    def _names(self, directory: str) -> Sequence[str]:
+        """Return the names in a directory of keys, as `names_in`."""
         with self._translated("list", directory):
-            try:
-                with os.scandir(self._below(file_name(directory))) as entries:
-                    parts = [(part, entry) for entry in entries if (part := part_of(entry.name))]
-                    if link := next((entry for _, entry in parts if entry.is_symlink()), None):
-                        raise LinkRefused(link.path)
-                    return [part + "/" if entry.is_dir() else part for part, entry in parts]
-            except _ABSENT:
-                return []
+            return names_in(str(self._below(file_name(directory))))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Unlink one file after the other."""
@@ -255,7 +285,7 @@ class FileStore(ObjectStore):
         deletions = Deletions()
         for key in keys:
             path = self._path(key)
-            with deletions.deleting(key), self._translated("delete", key), suppress(*_ABSENT):
+            with deletions.deleting(key), self._translated("delete", key), suppress(*ABSENT):
                 remove(path)
         deletions.check()
 
@@ -267,7 +297,7 @@ class FileStore(ObjectStore):
 
     def _delete_matching(self, key: str, etag: str) -> bool:
         path = self._path(key)
-        with self._translated("delete", key), suppress(*_ABSENT):
+        with self._translated("delete", key), suppress(*ABSENT):
             return remove(path, etag)
         return True
 
@@ -286,14 +316,15 @@ class FileStore(ObjectStore):
         with self._translated("bind metadata", key):
             try:
                 bind(path, etag, check_metadata(metadata), self._name(key))
-            except _ABSENT as error:
+            except ABSENT as error:
                 raise ObjectNotFound(f"{self._name(key)}: no such object") from error
 
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):
             raise KeyRefused(f"not a key: {key!r}; it contains NUL")
-        path = self._below(file_name(key))
-        self._below(str(path.parent.relative_to(self._root) / META))
+        name = file_name(key)
+        path = self._below(name)
+        _refuse_link(f"{self._root}/{name[: name.rfind('/') + 1]}{META}")
         return path
 
     def _below(self, name: str) -> Path:
@@ -302,13 +333,12 @@ class FileStore(ObjectStore):
         Raises:
             LinkRefused: a part of the path is a symbolic link.
         """
-        path = self._root / name
-        for part in (path, *path.parents):
-            if part == self._root:
-                break
-            if _is_link(part):
-                raise LinkRefused(part)
-        return path
+        path = str(self._root)
+        for part in name.split("/"):
+            if part:
+                path += f"/{part}"
+                _refuse_link(path)
+        return self._root / name
 
     def _name(self, key: str) -> str:
         return f"{self.location}/{key}"
@@ -360,14 +390,17 @@ class FileStore(ObjectStore):
                 raise AccessDenied(f"{failed}: {error}; allow this user to read and write there") from error
             if error.errno in _FULL:
                 raise StoreFull(f"{failed}: {error}; make room, or raise the quota") from error
-            if error.errno in _NOT_HERE or isinstance(error, _ABSENT[1:]):
+            if error.errno in _NOT_HERE or isinstance(error, ABSENT[1:]):
                 raise OperatorError(f"{failed}: a directory store cannot store this key: {error}") from error
             raise StoreUnavailable(f"{failed}: {error}") from error
 
 
-def _is_link(path: Path) -> bool:
-    """Return whether a path is a link; False if this user may not check, because opening the object then fails."""
-    try:
-        return path.is_symlink()
-    except OSError:
-        return False
+def _refuse_link(path: str) -> None:
+    """Refuse a path that is a link. This user may not be allowed to check; then opening the object fails.
+
+    Raises:
+        LinkRefused: it is one.
+    """
+    with suppress(OSError, ValueError):
+        if os.path.islink(path):  # noqa: PTH114  (paths cost ten times as much)
+            raise LinkRefused(path)
