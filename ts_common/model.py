@@ -50,7 +50,8 @@ class TopicPartition:
     @staticmethod
     def is_directory_name(name: str) -> bool:
         """Return whether a name can be that of a partition's directory in a log dir; `parse` is stricter."""
-        return _PARTITION_DIRECTORY.fullmatch(name) is not None
+        _, dash, partition = name.rpartition("-")
+        return bool(dash) and partition.isdecimal()
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

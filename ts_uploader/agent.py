@@ -121,7 +121,7 @@ class Agent:
         # Work.
         self._lookup_waits = CallWaits()
         self._progress = Progress(config.upload_timeout_seconds)
-        self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
+        self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.is_throttled)
         self._ends = HighWatermarksWriter(
             self._keys,
             environment.broker_id,

@@ -70,10 +70,11 @@ class BlockedPartitions:
             soon = time.monotonic_ns() - int(NAMED_WITHIN_SECONDS * _NANOSECONDS)
             self.unreported = len(list(tracker.unreported(soon)))
         self.leader_unknown = unreported
-        waiting = {partition: one.wait for partition, one in self.backlog.items() if one.wait is not None}
-        for partition, reason in self._waits.look({**waiting, **unreported}).items():
+        waiting = {partition: one for partition, one in self.backlog.items() if one.wait is not None}
+        waits = {partition: one.wait for partition, one in waiting.items() if one.wait is not None}
+        for partition, reason in self._waits.look({**waits, **unreported}).items():
             log.warning("partition_blocked", partition=str(partition), waits_for=reason)
-        look = self._stuck_watch.look(self.backlog, unreported, stuck_after_seconds, time.monotonic())
+        look = self._stuck_watch.look(waiting, unreported, stuck_after_seconds, time.monotonic())
         self.stuck, self.waiting = look.stuck, look.waiting
         look.log()
 

@@ -32,7 +32,7 @@ from pathlib import Path
 import psutil
 
 from dev.bench.measuring.made_archives import CLUSTER
-from dev.bench.measuring.made_broker import MadeBroker, put_commits
+from dev.bench.measuring.made_broker import MadeBroker, put_commits, put_positions
 from dev.bench.measuring.made_leadership import SOURCE, VARIABLE
 from dev.bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from dev.bench.measuring.raw_puts import RawPuts
@@ -216,8 +216,13 @@ def measure(directory: Path, s3: S3Server, options: argparse.Namespace) -> dict[
         print(f"fresh start: {found['fresh']}", flush=True)
         arriving = broker.followed[: options.moved]
         broker.close_segments([*broker.led, *arriving])
-        puts = RawPuts(s3.endpoint, s3.admin, BUCKET)
-        put_commits(puts, PREFIX, broker.led[options.closed :], arriving)
+
+        def put_rows() -> None:
+            """Put the positions; over another connection each time, because the server closes idle ones."""
+            put_positions(RawPuts(s3.endpoint, s3.admin, BUCKET), PREFIX, broker.led)
+
+        put_commits(RawPuts(s3.endpoint, s3.admin, BUCKET), PREFIX, broker.led[options.closed :], arriving)
+        put_rows()
         with start("restart") as agent:
             found["restart"] = agent.run
             time.sleep(_SETTLE_SECONDS)
@@ -230,11 +235,13 @@ def measure(directory: Path, s3: S3Server, options: argparse.Namespace) -> dict[
             storm(agent, broker, options.moved)
         print(f"restart: {found['restart']}", flush=True)
         broker.lead(broker.led, 0)  # partitions that moved away are led again in their old epoch
+        put_rows()  # as before the first restart: its agent may have written others
         if options.delay_ms:
             with LinkProxy("s3", s3.port) as link:
                 link.delay(options.delay_ms / 2000)  # there, and back
                 with start("delayed", endpoint=f"http://{link.address}") as agent:
                     found["delayed"] = agent.run
+        put_rows()
         with start("alone", alone=True) as agent:
             found["alone"] = agent.run
     return found

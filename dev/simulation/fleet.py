@@ -90,7 +90,7 @@ class Broker:
             pace = Pace()
             store = GatedStore(BrokerStore(scenario, cloud), pace)
             self._queues = TaskQueues(lambda _: None)
-            cache_objects = CacheWriter(lambda _: store, lambda: pace.limit is not None)
+            cache_objects = CacheWriter(lambda _: store, lambda: pace.is_throttled)
         keys = ClusterKeys(CLUSTER, scenario.entropy_bits)
         uploader = Uploader(lambda _: store, lambda _: TopicRetention())
         commits = CommitLog(keys, number, lambda _: store)
@@ -121,7 +121,6 @@ class Broker:
         path, last_epoch = self._fleet.files.directory(partition.epochs)
         return Listing(
             partition.name,
-            path,
             (self.number, partition.number),
             self.log_dir,
             tuple(range(partition.end + 1)),
@@ -132,6 +131,7 @@ class Broker:
             last_epoch=last_epoch,
             checkpoint=self._file,
             whole=True,
+            renamed=str(path),  # not below the log dir: partitions share directories
         )
 
     def lead(self, partition: Partition) -> None:
@@ -213,8 +213,7 @@ class Fleet:
     def listed(self) -> Iterator[None]:
         """Let the agents' tasks list directories here, and read each small file once: none of them changes."""
 
-        def listing(name: TopicPartition, _: Path, log_dir: Path, earlier: object = None) -> Listing:
-            del earlier
+        def listing(name: TopicPartition, log_dir: Path, *_: object) -> Listing:
             return self._by_log_dir[log_dir].listing(self.partitions[name])
 
         with (

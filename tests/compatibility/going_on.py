@@ -88,12 +88,12 @@ class GoingOn:
                 self._tasks += self._tracker.conclude(result)
 
     def _topic_id(self, partition: TopicPartition) -> str | None:
-        listing = list_partition(partition, self._log_dir / str(partition), self._log_dir)
+        listing = list_partition(partition, self._log_dir)
         assert listing is not None
         return listing.topic_id
 
     def _see(self, partition: TopicPartition) -> None:
-        listing = list_partition(partition, self._log_dir / str(partition), self._log_dir)
+        listing = list_partition(partition, self._log_dir)
         assert listing is not None
         self._observe(replace(listing, taken_at=self._tick()))
 

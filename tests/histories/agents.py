@@ -155,7 +155,7 @@ class Agent:
         self._clock.tick(_GATHERING_SECONDS)
         self._see_deleted()
         # During the scan the process can end.
-        listing = self._alone(None, lambda: list_partition(TP, directory, directory.parent, earlier=self._listing))
+        listing = self._alone(None, lambda: list_partition(TP, directory.parent, earlier=self._listing))
         if listing is not None and life == self.life:
             self._listing = listing
             if listing.bases and listing.whole:
@@ -169,7 +169,7 @@ class Agent:
             if topic_id in self.told or not path.exists():
                 continue
             self.told.add(topic_id)
-            listing = list_partition(TP, path, path.parent)
+            listing = list_partition(TP, path.parent, path.name)
             assert listing is not None
             self._observe(DirectoryDeleted(listing, None))
 

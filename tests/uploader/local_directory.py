@@ -70,6 +70,6 @@ class LocalDirectory:
 
     def listing(self) -> Listing:
         """What the directory holds now."""
-        listing = list_partition(TP, self.path, self.log_dir)
+        listing = list_partition(TP, self.log_dir)
         assert listing is not None
         return listing

@@ -5,7 +5,7 @@ for ever. An object that was damaged in place has another ETag than its entry, a
 store whose ETags are not hashes.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import structlog
 
@@ -33,12 +33,21 @@ def cache_entry(store: ObjectStore, name: SegmentName, listed: ObjectInfo) -> Ca
         NewerFormat: its metadata is a later release's.
         ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
     """
+    return entry_of(name, listed, store.head(listed.key).metadata)
+
+
+def entry_of(name: SegmentName, stored: ObjectInfo, metadata: Mapping[str, str]) -> CacheEntry:
+    """Return the entry of an object with this metadata.
+
+    Raises:
+        NewerFormat: as `cache_entry`.
+    """
     try:
-        metadata = decode_metadata(store.head(listed.key).metadata, listed.key)
+        decoded = decode_metadata(metadata, stored.key)
     except CorruptData:
-        metadata = None
-    useful = metadata is not None and metadata.epochs is not None
-    return CacheEntry(name, listed.size, listed.etag, metadata if useful else None)
+        decoded = None
+    useful = decoded is not None and decoded.epochs is not None
+    return CacheEntry(name, stored.size, stored.etag, decoded if useful else None)
 
 
 def rewrite_cache_objects(store: ObjectStore, keys: PartitionKeys, bases: Collection[int]) -> list[str]:

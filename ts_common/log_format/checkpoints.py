@@ -49,16 +49,25 @@ def parse_changed_offsets(
     Raises:
         CorruptData: as `parse_offset_checkpoint`.
     """
-    lines, old = set(data.split(b"\n")), set(before.split(b"\n"))
     added, removed = (
         parse_offset_checkpoint(b"0\n%d\n%s" % (len(some), b"".join(line + b"\n" for line in some)))
-        for some in ([line for line in one - other if b" " in line] for one, other in ((lines, old), (old, lines)))
+        for some in _differing(data.split(b"\n"), before.split(b"\n"))
     )
     now = {entry: offset for entry, offset in offsets.items() if entry not in removed} | added
     if data.startswith(b"0\n%d\n" % len(now)) and data.endswith(b"\n") and data.count(b"\n") == len(now) + 2:
         return now, frozenset(added.keys() | removed.keys())
     now = parse_offset_checkpoint(data)  # a line is damaged, or of an unusual form
     return now, frozenset(entry for entry, _ in now.items() ^ offsets.items())
+
+
+def _differing(lines: Sequence[bytes], old: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Return the entries that only one of two files has. A broker mostly writes them in the same order."""
+    if len(lines) == len(old):
+        pairs = [pair for pair in zip(lines, old, strict=True) if pair[0] != pair[1]]
+        new, gone = {line for line, _ in pairs}, {line for _, line in pairs}
+    else:
+        new, gone = set(lines), set(old)
+    return [line for line in new - gone if b" " in line], [line for line in gone - new if b" " in line]
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:

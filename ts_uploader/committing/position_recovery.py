@@ -46,7 +46,7 @@ from ts_uploader.committing.incarnation import IncarnationLog
 from ts_uploader.committing.log_start import restore_by_copy, restore_log_start, write_log_start
 from ts_uploader.committing.losses import Losses
 from ts_uploader.committing.next_commit import MILLISECONDS, next_commit
-from ts_uploader.committing.restored_log import RestoredLog, read_restored_log
+from ts_uploader.committing.restored_log import RestoredLog, RestoredRecords
 from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.hanging import lowest_held
@@ -89,6 +89,7 @@ class PositionRecovery:
         self._recorded = recorded
         self._losses = Losses(lost)
         self._incarnations = IncarnationLog(keys)
+        self._restored = RestoredRecords()
 
     def read(self, task: ReadPosition) -> PositionRead:
         """Return where to continue; writes a leadership that the store does not have yet into the commit.
@@ -206,7 +207,7 @@ class PositionRecovery:
         """Return the position without an agent's commit; a commit that appears meanwhile rejects the next write."""
         keys, stood = catalog.keys, self._stored_log_start(store, catalog, task)
         is_empty = catalog.commit is None and not catalog.segments
-        restored = read_restored_log(store, keys, listing)
+        restored = self._restored.restored_log(store, keys, listing, task.made_at)
         if stood is None and restored is not None:
             restored.check_whole(listing)
         first = _first_log_start(catalog, task) if restored is None else restored.end

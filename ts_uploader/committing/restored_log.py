@@ -5,6 +5,7 @@ leader epoch 0, and the brokers of the restored cluster write with later ones. S
 shows in the broker's list of epochs, or in the end of its log.
 """
 
+import time
 from dataclasses import dataclass
 
 from ts_common.archive.object_keys import PartitionKeys
@@ -44,18 +45,42 @@ class RestoredLog:
             )
 
 
-def read_restored_log(store: ObjectStore, keys: PartitionKeys, listing: Listing) -> RestoredLog | None:
-    """Return what was restored into a partition; None if it began without a restore.
+class RestoredRecords:
+    """Reads `restored.json`, once for many partitions whose archives begin together; for any threads.
 
-    Raises:
-        CorruptData, NewerFormat: of `restored.json`, or of the broker's list of epochs.
-        SegmentChanged: the active segment no longer exists: list again.
-        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    The record exists before an agent begins an archive, and a task that exists can begin it at any moment. So a read
+    that began after a task was made is a read of that task (protocol rule 15).
     """
-    key = keys.cluster.restored
-    record = Restored.read(store, key)
-    found = None if record is None else record.find(keys)
-    return None if found is None else RestoredLog(key, found[1].end, _held_end(found[1].end, listing))
+
+    def __init__(self) -> None:
+        # By location: when the last read began, nanoseconds of the monotonic clock, and what it found. Without a lock:
+        # threads that begin together read the record once each.
+        self._read: dict[str, tuple[int, Restored | None]] = {}
+
+    def restored_log(
+        self, store: ObjectStore, keys: PartitionKeys, listing: Listing, made_at: int | None
+    ) -> RestoredLog | None:
+        """Return what was restored into a partition; None if it began without a restore.
+
+        Args:
+            made_at: as in `ReadPosition`.
+
+        Raises:
+            CorruptData, NewerFormat: of `restored.json`, or of the broker's list of epochs.
+            SegmentChanged: the active segment no longer exists: list again.
+            StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+        """
+        key = keys.cluster.restored
+        record = self._record(store, key, made_at)
+        found = None if record is None else record.find(keys)
+        return None if found is None else RestoredLog(key, found[1].end, _held_end(found[1].end, listing))
+
+    def _record(self, store: ObjectStore, key: str, made_at: int | None) -> Restored | None:
+        last = self._read.get(store.location)
+        if last is None or made_at is None or last[0] < made_at:
+            began = time.monotonic_ns()
+            last = self._read[store.location] = began, Restored.read(store, key)
+        return last[1]
 
 
 def _held_end(end: int, listing: Listing) -> int:

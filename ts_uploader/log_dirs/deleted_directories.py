@@ -19,12 +19,12 @@ import structlog
 from ts_common.archive.high_watermarks import End
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import holds_partition, list_partition, read_high_watermarks
-from ts_uploader.log_dirs.leader_epoch import EpochReader
 from ts_uploader.log_dirs.local_log import LEADER_EPOCHS
 from ts_uploader.messages.observations import DirectoryDeleted, Listing
 
 log = structlog.get_logger()
 
+_SUFFIX: Final = "-delete"  # found before the pattern: a log dir has ten thousand other names
 _NAME: Final = re.compile(r"(?P<partition>.+-[0-9]{1,10})\.[0-9a-f]{32}-delete")
 _LONGEST_NAME: Final = 255
 _CHECKPOINTS: Final = 2  # as protocol rule 1: the first one can have a value from before
@@ -38,7 +38,6 @@ class DeletedDirectories:
     Args:
         wanted: returns whether a topic is shipped.
         emit: receives each directory.
-        epochs: reads `leader-epoch-checkpoint` files.
         checkpoint_seconds: the interval of the broker's high watermark checkpoints.
         unnamed: called for each directory whose partition or topic id is unknown.
     """
@@ -48,23 +47,21 @@ class DeletedDirectories:
         log_dirs: Sequence[Path],
         wanted: Callable[[str], bool],
         emit: Callable[[DirectoryDeleted], None],
-        epochs: EpochReader,
         checkpoint_seconds: float,
         unnamed: Callable[[], None] = lambda: None,
     ) -> None:
         self._log_dirs = log_dirs
         self._wanted = wanted
         self._emit = emit
-        self._epochs = epochs
         self._checkpoint_seconds = checkpoint_seconds
         self._unnamed = unnamed
         self._reported: dict[Path, set[Path]] = {}  # by log dir
 
-    def report(self, live: Mapping[TopicPartition, Sequence[Listing]]) -> None:
+    def report(self, live: Mapping[str, Sequence[Listing]]) -> None:
         """Report the directories that are new.
 
         Args:
-            live: the last listings of each partition.
+            live: the last listings of each partition, by the name of its directory.
         """
         partitions: dict[tuple[int, int], TopicPartition] | None = None
         for log_dir in self._log_dirs:
@@ -102,7 +99,7 @@ class DeletedDirectories:
             return
         listing = None
         if partition is not None:
-            listing = list_partition(partition, directory, directory.parent, self._epochs)
+            listing = list_partition(partition, directory.parent, directory.name)
             if listing is None:
                 return
         if partition is None or listing is None or listing.topic_id is None:
@@ -122,8 +119,9 @@ def _renamed(log_dir: Path) -> Iterator[Path]:
     """
     with os.scandir(log_dir) as entries:
         for entry in entries:
-            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-                yield log_dir / entry.name
+            name = entry.name
+            if name.endswith(_SUFFIX) and _NAME.fullmatch(name) and entry.is_dir(follow_symlinks=False):
+                yield log_dir / name
 
 
 def _named_partition(directory: Path) -> TopicPartition | None:

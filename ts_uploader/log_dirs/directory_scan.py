@@ -15,6 +15,7 @@ nothing if the directory was listed before and did not change, which is nearly a
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from functools import lru_cache
@@ -29,7 +30,7 @@ from ts_common.log_format.checkpoints import (
     parse_partition_metadata,
 )
 from ts_common.model import TopicPartition
-from ts_uploader.log_dirs.leader_epoch import EpochReader, last_epoch_of
+from ts_uploader.log_dirs.leader_epoch import last_epoch_of
 from ts_uploader.log_dirs.segment_file import open_file, read_all, read_file
 from ts_uploader.messages.observations import EpochFile, FileStatus, HighWatermarks, Listing
 
@@ -45,17 +46,30 @@ _TIMEOUT_SECONDS = 1.0
 _SECOND = 1_000_000_000
 
 
-def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, bool]]:
-    """Yield the partitions that have a live directory in a log dir, and whether that is a symbolic link.
+def directory_names(log_dir: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the names of the directories and symbolic links in a log dir, and whether each is a link.
 
     Raises:
         OSError: the log dir cannot be read.
     """
     with os.scandir(log_dir) as entries:
         for entry in entries:
-            partition = TopicPartition.parse(entry.name)
-            if partition is not None and (entry.is_symlink() or entry.is_dir(follow_symlinks=False)):
-                yield partition, entry.is_symlink()
+            if entry.is_dir(follow_symlinks=False):
+                yield entry.name, False
+            elif entry.is_symlink():
+                yield entry.name, True
+
+
+def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, bool]]:
+    """Yield the partitions that have a live directory in a log dir, and whether that is a symbolic link.
+
+    Raises:
+        OSError: the log dir cannot be read.
+    """
+    for name, is_link in directory_names(log_dir):
+        partition = TopicPartition.parse(name)
+        if partition is not None:
+            yield partition, is_link
 
 
 def holds_partition(log_dir: Path, partition: TopicPartition) -> bool:
@@ -73,28 +87,28 @@ def holds_partition(log_dir: Path, partition: TopicPartition) -> bool:
 
 def list_partition(
     partition: TopicPartition,
-    directory: Path,
     log_dir: Path,
-    epochs: EpochReader | None = None,
+    renamed: str | None = None,
     earlier: Listing | None = None,
 ) -> Listing | None:
     """Return the listing of a partition's directory; None if the directory does not exist.
 
     Args:
         log_dir: the log dir that contains it.
-        epochs: reads its `leader-epoch-checkpoint`; without one the file is read here.
+        renamed: name of the directory, if it is not the partition's.
         earlier: an earlier listing of it. Without one no listing is whole.
 
     Raises:
         OSError: the directory exists and cannot be read.
     """
     taken_at = time.monotonic_ns()
+    directory = f"{log_dir}/{renamed or partition}"
     bases, deleted, swapping = [], [], False
     try:
-        status = directory.stat(follow_symlinks=False)
+        status = os.stat(directory, follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time, as below)
         began = time.monotonic()
         names = os.listdir(directory)
-        after = directory.stat(follow_symlinks=False)
+        after = os.stat(directory, follow_symlinks=False)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         return None
     for name in names:
@@ -105,21 +119,24 @@ def list_partition(
         elif name.endswith(".swap"):
             swapping = True
     identity, stamp = (status.st_dev, status.st_ino), _stamp(status)
+    found = tuple(sorted(bases)), tuple(sorted(deleted))
     known = earlier is not None and (earlier.identity, earlier.stamp) == (identity, stamp)
+    if earlier is not None and known:  # both listings share what is equal
+        identity, stamp = earlier.identity, earlier.stamp
+        found = found if found != (earlier.bases, earlier.deleted) else (earlier.bases, earlier.deleted)
     stamp_seen = min(earlier.stamp_seen, began) if earlier is not None and known else began
     one_instant = began - stamp_seen >= _tick_seconds(stamp) and stamp == _stamp(after)
     topic_id = _topic_id(directory)
-    last_epoch = last_epoch_of(directory) if epochs is None else epochs.read(directory)
+    last_epoch = last_epoch_of(directory)
     checkpoint = _checkpoint_status(log_dir)  # after the epoch: files that replace this one are younger than the epoch
     if last_epoch.file is EpochFile.ABSENT and not _is_still(directory, status):
         return None  # it was renamed or replaced: its checkpoint exists elsewhere
     return Listing(
         partition=partition,
-        directory=directory,
         identity=identity,
         log_dir=log_dir,
-        bases=tuple(sorted(bases)),
-        deleted=tuple(sorted(deleted)),
+        bases=found[0],
+        deleted=found[1],
         swapping=swapping,
         topic_id=topic_id,
         taken_at=taken_at,
@@ -128,6 +145,7 @@ def list_partition(
         whole=known and one_instant and not swapping,
         stamp=stamp,
         stamp_seen=stamp_seen,
+        renamed=renamed,
     )
 
 
@@ -143,7 +161,7 @@ def whole_listing(seen: Listing) -> Listing:
     """
     earlier, give_up = seen, time.monotonic() + _TIMEOUT_SECONDS
     while True:
-        listing = list_partition(seen.partition, seen.directory, seen.log_dir, earlier=earlier)
+        listing = list_partition(seen.partition, seen.log_dir, seen.renamed, earlier)
         if listing is None or listing.identity != seen.identity:
             raise SegmentChanged(f"{seen.directory} no longer exists, or is another directory now")
         if listing.whole:
@@ -171,7 +189,7 @@ def unchanged_listing(seen: Listing) -> Listing:
 
 
 def is_unchanged(seen: Listing) -> bool:
-    """Return whether another listing of the directory would be equal, by one `stat`.
+    """Return whether another listing of a live directory would be equal, by one `stat`.
 
     A whole listing began after each change with its stamp. So any later one leaves another stamp: a file that is added,
     removed or renamed, and each checkpoint and `partition.metadata`, which the broker replaces by a rename. A directory
@@ -181,14 +199,15 @@ def is_unchanged(seen: Listing) -> bool:
     if not seen.whole or seen.topic_id is None or seen.last_epoch.file is EpochFile.UNREADABLE:
         return False
     try:
-        status = os.stat(seen.directory, follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
+        status = os.stat(f"{seen.log_dir}/{seen.partition}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
     except OSError:
         return False
     return (status.st_dev, status.st_ino) == seen.identity and _stamp(status) == seen.stamp
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:
-    return status.st_mtime_ns, status.st_ctime_ns
+    modified, changed = status.st_mtime_ns, status.st_ctime_ns
+    return (modified, modified) if modified == changed else (modified, changed)  # one object: there are ten thousand
 
 
 def _tick_seconds(stamp: tuple[int, int]) -> float:
@@ -260,17 +279,18 @@ def _file_status(status: os.stat_result) -> FileStatus:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _is_still(directory: Path, before: os.stat_result) -> bool:
+def _is_still(directory: str, before: os.stat_result) -> bool:
     """Return whether a path still leads to the same directory."""
     try:
-        now = directory.stat(follow_symlinks=False)
+        now = os.stat(directory, follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)
 
 
-def _topic_id(directory: Path) -> str | None:
+def _topic_id(directory: str) -> str | None:
     try:
-        return parse_partition_metadata(read_file(directory / PARTITION_METADATA))
+        topic_id = parse_partition_metadata(read_file(f"{directory}/{PARTITION_METADATA}"))
     except (FileNotFoundError, CorruptData):
         return None
+    return topic_id and sys.intern(topic_id)  # a topic has many partitions

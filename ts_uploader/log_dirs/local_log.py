@@ -84,7 +84,7 @@ def epochs_mark(directory: Path) -> EpochsMark | None:
     return _MARK.pack(status.st_dev, status.st_ino, *times, status.st_size)
 
 
-def local_epochs(directory: Path) -> EpochHistory | None:
+def local_epochs(directory: Path | str) -> EpochHistory | None:
     """Return the broker's `leader-epoch-checkpoint`; None if it does not exist, as for a log of magic 0 or 1.
 
     Raises:
@@ -92,7 +92,7 @@ def local_epochs(directory: Path) -> EpochHistory | None:
         OSError: the file cannot be read, so its content is unknown.
     """
     try:
-        pairs = parse_leader_epoch_checkpoint(read_file(directory / LEADER_EPOCHS))
+        pairs = parse_leader_epoch_checkpoint(read_file(f"{directory}/{LEADER_EPOCHS}"))
     except FileNotFoundError:
         return None
     # Of epochs that begin at one offset only the last wrote records.

@@ -17,7 +17,7 @@ from typing import Final
 
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.errors import SegmentChanged
-from ts_uploader.log_dirs.page_cache import PulledPages
+from ts_uploader.log_dirs.page_cache import PAGE_BYTES, PulledPages, read_page
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DELETED = ".deleted"
@@ -163,7 +163,7 @@ def open_index(directory: Path, base: int, suffix: str, *, deleted: bool) -> int
 
 
 @contextmanager
-def open_file(path: Path) -> Iterator[int]:
+def open_file(path: Path | str) -> Iterator[int]:
     """Open a file of the broker and yield its descriptor, for `read_all` and `read_last`.
 
     Raises:
@@ -176,15 +176,20 @@ def open_file(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path | str) -> bytes:
     """Return all bytes of a small file of the broker; raises as `open_file`."""
-    with open_file(path) as descriptor:
+    descriptor = os.open(path, _FLAGS)
+    try:
         return read_all(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_all(descriptor: int) -> bytes:
     """Return all bytes of an open file."""
-    return _read_from(descriptor, 0, os.fstat(descriptor).st_size)
+    size = os.fstat(descriptor).st_size
+    small = read_page(descriptor, size) if size <= PAGE_BYTES else None
+    return _read_from(descriptor, 0, size) if small is None else small
 
 
 def read_last(descriptor: int, entry_bytes: int, entries: int) -> bytes:

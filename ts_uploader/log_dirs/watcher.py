@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import structlog
@@ -34,13 +35,12 @@ from ts_uploader.log_dirs.deleted_directories import DeletedDirectories
 from ts_uploader.log_dirs.directory_scan import (
     HIGH_WATERMARK_CHECKPOINT,
     CheckpointReader,
+    directory_names,
     holds_partition,
     is_unchanged,
     list_partition,
-    partition_directories,
 )
 from ts_uploader.log_dirs.inotify_hints import LIMITS, HintHandler, OverflowHandler, explained
-from ts_uploader.log_dirs.leader_epoch import EpochReader
 from ts_uploader.messages.observations import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 
 log = structlog.get_logger()
@@ -73,7 +73,6 @@ class LogDirectoryWatcher:
         emit: receives each observation, on the watcher's thread.
         scan_seconds: between two scans of all log dirs.
         scanned: receives the duration of each scan of all log dirs, in seconds.
-        epochs: reads `leader-epoch-checkpoint` files; by default a new reader.
         checkpoint_seconds: the interval of the broker's high watermark checkpoints.
 
     Attributes:
@@ -87,7 +86,6 @@ class LogDirectoryWatcher:
         emit: Callable[[Observation], None],
         scan_seconds: float,
         scanned: Callable[[float], None] = lambda _: None,
-        epochs: EpochReader | None = None,
         checkpoint_seconds: float = 5.0,
         unnamed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -106,10 +104,10 @@ class LogDirectoryWatcher:
         self._looks: dict[TopicPartition, int] = {}  # listings left until one has to be whole
         self._everything = True
         self._stopping = False
-        # The last listings of each partition, and the errors of each log dir; from `run` on only its thread uses them.
-        self._known: dict[TopicPartition, tuple[Listing, ...]] = {}
-        self._epochs = EpochReader() if epochs is None else epochs
-        self._deleted = DeletedDirectories(self._log_dirs, wanted, emit, self._epochs, checkpoint_seconds, unnamed)
+        # The last listings of each partition by the name of its directory, which a scan need not parse then, and the
+        # errors of each log dir; from `run` on only its thread uses them.
+        self._known: dict[str, tuple[Listing, ...]] = {}
+        self._deleted = DeletedDirectories(self._log_dirs, wanted, emit, checkpoint_seconds, unnamed)
         self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
@@ -247,18 +245,21 @@ class LogDirectoryWatcher:
         self._scans += 1
         if self._observer is not None:
             self._watch(self._observer)  # the agent continues even at a limit: events are only hints
-        found: dict[TopicPartition, list[Path]] = {}
+        found: dict[str, tuple[Path, ...]] = {}
         links: set[str] = set()
+        wanted = cache(self._wanted)
         complete = True
         for log_dir in self._log_dirs:
+            alone = (log_dir,)
             try:
-                for partition, is_link in partition_directories(log_dir):
-                    if not self._wanted(partition.topic):
+                for name, is_link in directory_names(log_dir):
+                    partition = self._partition(name)
+                    if partition is None or not wanted(partition.topic):
                         continue
                     if is_link:  # it could lead out of the log dirs
-                        links.add(str(log_dir / str(partition)))
+                        links.add(str(log_dir / name))
                     else:
-                        found.setdefault(partition, []).append(log_dir)
+                        found[name] = (*found[name], log_dir) if name in found else alone
             except OSError as error:
                 self._report(_NOT_READ, log_dir, error)
                 complete = False
@@ -268,21 +269,29 @@ class LogDirectoryWatcher:
         for link in sorted(links - self._links):  # once: it can stay for days
             log.error("partition_directory_is_symlink", message="not followed", directory=link)
         self._links = links if complete else self._links | links
-        for partition, places in found.items():
-            if partition in hinted or not self._is_as_listed(partition, places):
-                self._look(partition, places, complete=complete, everything=True)
-        for partition in self._known.keys() - found.keys():
-            if complete or not self._wanted(partition.topic):
+        named = {str(partition) for partition in hinted}
+        for name, places in found.items():
+            if name in named or not self._is_as_listed(name, places):
+                partition = self._partition(name)
+                if partition is not None:
+                    self._look(partition, places, complete=complete, everything=True)
+        for name in self._known.keys() - found.keys():
+            partition = self._known[name][0].partition
+            if complete or not wanted(partition.topic):
                 self._gone(partition)
-        self._epochs.keep({str(listing.directory) for listings in self._known.values() for listing in listings})
 
-    def _is_as_listed(self, partition: TopicPartition, places: Sequence[Path]) -> bool:
+    def _partition(self, name: str) -> TopicPartition | None:
+        """Return the partition of a directory, as `TopicPartition.parse`."""
+        known = self._known.get(name)
+        return TopicPartition.parse(name) if known is None else known[0].partition
+
+    def _is_as_listed(self, name: str, places: tuple[Path, ...]) -> bool:
         """Return whether a scan may skip a partition: its only directory did not change, and is not in its turn."""
-        known = self._known.get(partition, ())
+        known = self._known.get(name, ())
         return (
-            [listing.log_dir for listing in known] == places
-            and len(places) == 1
-            and (hash(partition) + self._scans) % _SKIPS != 0
+            len(known) == len(places) == 1
+            and known[0].log_dir is places[0]
+            and (hash(name) + self._scans) % _SKIPS != 0
             and is_unchanged(known[0])
         )
 
@@ -315,17 +324,18 @@ class LogDirectoryWatcher:
             everything: this listing is part of a scan of all log dirs.
         """
         self.looked_at = time.monotonic()
-        known = {listing.log_dir: listing for listing in self._known.get(partition, ())}
+        name = str(partition)
+        known = {listing.log_dir: listing for listing in self._known.get(name, ())}
         listings, failed = self._listings(partition, places, known)
         if failed and known:  # the next scan does not skip it
-            self._known[partition] = tuple(replace(listing, whole=False) for listing in known.values())
+            self._known[name] = tuple(replace(listing, whole=False) for listing in known.values())
         if not listings:
             if complete and not failed:
                 self._gone(partition)
             return
         if {listing.identity for listing in known.values()} - {listing.identity for listing in listings}:
             self._deleted.report(self._known)
-        self._known[partition] = tuple(listings)
+        self._known[name] = tuple(listings)
         if len(listings) == 1:
             self._emit(listings[0])
             self._look_again(listings[0], changed=everything and bool(known))
@@ -342,14 +352,14 @@ class LogDirectoryWatcher:
         listings, failed = [], False
         for log_dir in places:
             earlier = known.get(log_dir)
-            directory = log_dir / str(partition) if earlier is None else earlier.directory
+            directory = f"{log_dir}/{partition}"
             try:
-                listing = list_partition(partition, directory, log_dir, self._epochs, earlier)
+                listing = list_partition(partition, log_dir, None, earlier)
             except OSError as error:
-                log.error("partition_directory_unreadable", directory=str(directory), error=str(error))
+                log.error("partition_directory_unreadable", directory=directory, error=str(error))
                 failed = True
             except Exception as error:
-                log.exception("internal_error", message="please report it", directory=str(directory), error=str(error))
+                log.exception("internal_error", message="please report it", directory=directory, error=str(error))
                 failed = True
             else:
                 listings += [] if listing is None else [listing]
@@ -369,9 +379,9 @@ class LogDirectoryWatcher:
     def _gone(self, partition: TopicPartition) -> None:
         with self._changed:
             self._looks.pop(partition, None)
-        if partition in self._known:
+        if str(partition) in self._known:
             self._deleted.report(self._known)
-            del self._known[partition]
+            del self._known[str(partition)]
             self._emit(DirectoryGone(partition))
 
     def _read_checkpoint(self, log_dir: Path) -> None:

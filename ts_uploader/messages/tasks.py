@@ -11,6 +11,7 @@ from typing import Final
 from ts_common.archive.catalog import StoredLogStart
 from ts_common.archive.commit import Commit, ForeignCommit, Lineage
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.metadata_cache import CacheEntry
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition
@@ -69,6 +70,7 @@ class ReadPosition(Task):
         attempt: how many times in a row the partition failed; the worker waits accordingly.
         latest: an archive that does not exist yet begins with the active segment, not with the lowest one.
         over: the topic id was deleted: a later incarnation can exist.
+        made_at: when it was put into its queue, nanoseconds of the monotonic clock; None if unknown.
     """
 
     listing: Listing
@@ -77,6 +79,7 @@ class ReadPosition(Task):
     attempt: int
     latest: bool = False
     over: bool = False
+    made_at: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ class Shipped(Task):
         corruptions: number of places in it without a whole batch.
         tail: (last offset, stored CRC) of its last batch, if its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
+        stored: its entry in a cache object, by the response to the put; None if it was not put now.
         seconds: from the start of the task to the end of the upload.
     """
 
@@ -149,6 +153,7 @@ class Shipped(Task):
     run: EpochHistory = field(default_factory=EpochHistory)
     run_end: int = 0
     stamp: tuple[int, int] = (0, 0)
+    stored: CacheEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def _taken_end(task: Ship, log: OpenLog, reach: int | None, *, by_neighbour: boo
 
 
 def _listing(task: Ship) -> Listing:
-    listing = list_partition(task.partition, task.listing.directory, task.listing.log_dir)
+    listing = list_partition(task.partition, task.listing.log_dir, task.listing.renamed)
     if listing is None or listing.identity != task.listing.identity:
         raise SegmentChanged(f"{task.listing.directory} no longer exists, or is another directory now")
     return listing

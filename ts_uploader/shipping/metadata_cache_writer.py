@@ -2,8 +2,12 @@
 
 Not a part of the protocol: shipping never waits for it or fails by it, and a missing cache object only costs readers
 time. Its own thread writes them, one attempt each, once a partition's commits have passed enough segments; the next
-attempt replaces a failed one. Two facts are kept for a partition: how many segments its commits have passed since the
-last attempt, and the newest cache object, which saves a listing. The store has the cache objects themselves.
+attempt replaces a failed one. Three facts are kept for a partition: how many segments its commits have passed since the
+last attempt, the entries of those that this process put, and the newest cache object.
+
+If this process put all segments since the newest entry, up to the next offset, their entries are complete: it lists
+nothing, and reads no metadata. That needs a store whose listings show the ETags that its responses to puts have, which
+the first listing shows. A segment of another agent among them has no entry then, and readers read its metadata.
 
 A cache object replaces only the one that was read, or is created where none exists. Two agents that write at once (a
 former leader can) do no harm: each entry is correct by itself, and the store rejects the second write.
@@ -11,7 +15,7 @@ former leader can) do no harm: each entry is correct by itself, and the store re
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -38,9 +42,9 @@ from ts_uploader.shipping.sealing import seal
 log = structlog.get_logger()
 
 # Readers query the segments that no cache object has: half a segment of each partition on average. An attempt costs a
-# GET, a listing, a PUT, and a HEAD for each segment; shipping two segments costs at least ten requests, eight of them
-# PUTs.
+# GET and a PUT; shipping two segments costs at least ten requests, eight of them PUTs.
 SEGMENTS_PER_CACHE_OBJECT_WRITE = 2
+_MOST_OWN = 16  # entries of a partition that wait for an attempt
 _READY_SECONDS = 3600.0
 
 
@@ -49,7 +53,7 @@ class CacheWriter:
 
     Args:
         store_of: returns the store of a topic.
-        is_throttled: returns whether a store throttles requests; then no cache object is written.
+        is_throttled: returns whether a store throttled a request lately; then no cache object is written.
         every: number of segments that commits pass between two writes of a partition's cache object.
     """
 
@@ -66,9 +70,12 @@ class CacheWriter:
         self._lock = threading.Lock()  # guards the following fields
         # By the partition's prefix: segments since the last attempt, and the last committed next offset.
         self._passed: dict[str, tuple[int, int]] = {}
+        self._own: dict[str, tuple[CacheEntry, ...]] = {}  # of segments that were put since the last attempt
         self._waiting: set[str] = set()  # prefixes in the queue
         self._ready: dict[str, tuple[float, bool]] = {}  # by location, when and whether all agents enter tokens
-        self._newest: dict[str, int] = {}  # the newest cache object's first base by prefix; used only by `run`
+        # Used only by `run`.
+        self._newest: dict[str, int] = {}  # the newest cache object's first base by prefix
+        self._as_put: set[str] = set()  # locations whose listings have the ETags of puts
 
     @property
     def waiting(self) -> int:
@@ -76,17 +83,20 @@ class CacheWriter:
         with self._lock:
             return len(self._waiting)
 
-    def committed(self, keys: PartitionKeys, next_offset: int, segments: int) -> None:
+    def committed(self, keys: PartitionKeys, next_offset: int, segments: int, own: Sequence[CacheEntry] = ()) -> None:
         """Count segments that a commit has passed; never blocks and sends no request.
 
         Args:
             next_offset: the committed one; the store has everything below it.
             segments: number of segments that the commit has passed.
+            own: the entries of those that this process put.
         """
         with self._lock:
             passed, latest = self._passed.get(keys.prefix, (0, next_offset))
             passed += segments
             self._passed[keys.prefix] = passed, max(latest, next_offset)
+            entries = (*self._own.get(keys.prefix, ()), *own)
+            self._own[keys.prefix] = entries if len(entries) <= _MOST_OWN else ()
             if passed < self._every or keys.prefix in self._waiting:
                 return
             self._waiting.add(keys.prefix)
@@ -101,9 +111,10 @@ class CacheWriter:
                     continue  # the count stays, so that the next commit is the next attempt
                 # The latest commit: it may be further than when the write became due.
                 _, next_offset = self._passed.pop(keys.prefix)
+                own = self._own.pop(keys.prefix, ())
             try:
                 store, newest = self._store_of(keys.partition.topic), self._newest.pop(keys.prefix, None)
-                first, added = write_cache_object(store, keys, next_offset, newest)
+                first, added = write_cache_object(store, keys, next_offset, newest, own, self._as_put)
             except (TieredStorageError, OSError) as error:
                 log.info(
                     "cache_object_not_written",
@@ -143,7 +154,12 @@ class CacheWriter:
 
 
 def write_cache_object(
-    store: ObjectStore, keys: PartitionKeys, next_offset: int, newest: int | None = None
+    store: ObjectStore,
+    keys: PartitionKeys,
+    next_offset: int,
+    newest: int | None = None,
+    own: Sequence[CacheEntry] = (),
+    as_put: set[str] | None = None,
 ) -> tuple[int | None, int]:
     """Complete a partition's newest cache object, or begin the next one; at most one cache object at a time.
 
@@ -153,6 +169,8 @@ def write_cache_object(
     Args:
         next_offset: the committed one.
         newest: first base of the last newest cache object; it still is the newest if it is not full. None if unknown.
+        own: entries of segments that this process put; their ETags are those of the puts.
+        as_put: locations whose listings have these ETags; a listing that shows it adds its location.
 
     Returns:
         The first base of the newest cache object (None if the partition has none), and the number of added segments.
@@ -171,19 +189,9 @@ def write_cache_object(
         if len(found.entries) >= CACHE_OBJECT_SEGMENTS:
             begun = None
     known = begun.entries if begun else []
-    added = []
-    for name, info in islice(_logs(store, keys, after, next_offset), CACHE_OBJECT_SEGMENTS - len(known)):
-        try:
-            added.append(cache_entry(store, name, info))
-        except NewerFormat as later:
-            # An agent of that release continues here; the metadata read so far must not be read again.
-            log.info(
-                "cache_object_cut",
-                message="a later release wrote the next segment",
-                key=keys.cache_objects,
-                reason=str(later),
-            )
-            break
+    room, as_put = CACHE_OBJECT_SEGMENTS - len(known), set() if as_put is None else as_put
+    added = _continued(keys, found, own, next_offset) if store.location in as_put else []
+    added = added[:room] or _listed(store, keys, (after, next_offset, room), own, as_put)
     if not added:
         return (found.first if found else None), 0
     first = begun.first if begun else added[0].name.base
@@ -193,6 +201,58 @@ def write_cache_object(
         condition=IfMatch(begun.etag) if begun else IfAbsent(),
     )
     return first, len(added)
+
+
+def _continued(
+    keys: PartitionKeys, found: "_Found | None", own: Sequence[CacheEntry], next_offset: int
+) -> list[CacheEntry]:
+    """Return the own entries that continue a cache object up to the next offset without a hole; empty with one."""
+    last = found.entries[-1] if found is not None and found.entries else None
+    if last is None or last.metadata is None:
+        return []
+    end, entries = last.metadata.end, []
+    after = keys.segment(last.name)
+    for entry in sorted(own, key=lambda each: keys.segment(each.name)):
+        if entry.metadata is None or keys.segment(entry.name) <= after or entry.name.base > end:
+            return []
+        end = max(end, entry.metadata.end)
+        entries.append(entry)
+    return entries if end >= next_offset else []
+
+
+def _listed(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    between: tuple[str, int, int],
+    own: Sequence[CacheEntry],
+    as_put: set[str],
+) -> list[CacheEntry]:
+    """Return the entries of listed segments; only the metadata of those that this process did not put is read.
+
+    Args:
+        between: the key after which the list begins, the next offset, and the most entries.
+    """
+    after, next_offset, most = between
+    puts = {entry.name: entry for entry in own}
+    entries: list[CacheEntry] = []
+    for name, info in islice(_logs(store, keys, after, next_offset), most):
+        put = puts.get(name)
+        if put is not None and (put.size, put.etag) == (info.size, info.etag):
+            as_put.add(store.location)
+            entries.append(put)
+            continue
+        try:
+            entries.append(cache_entry(store, name, info))
+        except NewerFormat as later:
+            # An agent of that release continues here; the metadata read so far must not be read again.
+            log.info(
+                "cache_object_cut",
+                message="a later release wrote the next segment",
+                key=keys.cache_objects,
+                reason=str(later),
+            )
+            break
+    return entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ from dataclasses import dataclass, replace
 
 from awscrt.checksums import crc32c
 
+from ts_common.archive.cache_rewriting import entry_of
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.metadata_cache import CacheEntry
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, SegmentChanged
@@ -83,6 +85,11 @@ class _ReadSegment:
     late: bool
     closed_at: float | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return self.log.size + sum(len(data) for data in self.indexes.values())
+
 
 class Uploader:
     """Ships segments; thread-safe.
@@ -111,7 +118,7 @@ class Uploader:
             segment = self._read(task, opened)
             scan, end, epochs = segment.scan, segment.end, segment.epochs
             name, existing = choose_name(store, task, scan, end, epochs)
-            sent = self._put(store, keys, name, segment) if existing is Existing.ABSENT else 0
+            stored = self._put(store, keys, name, segment) if existing is Existing.ABSENT else None
         self._scans.forget(segment.state)
         return Shipped(
             partition=task.partition,
@@ -122,8 +129,8 @@ class Uploader:
             end=end,
             epochs=epochs,
             last_stable_offset=stable_offset(task, scan, end),
-            bytes_sent=sent,
-            files_sent=1 + len(segment.indexes) if existing is Existing.ABSENT else 0,
+            bytes_sent=0 if stored is None else segment.size,
+            files_sent=0 if stored is None else 1 + len(segment.indexes),
             closed_at=segment.closed_at,
             corruptions=scan.corrupt_batches,
             seconds=time.monotonic() - began,
@@ -133,6 +140,7 @@ class Uploader:
             run=task.epochs,
             run_end=task.next_offset,
             stamp=task.listing.stamp,
+            stored=stored,
         )
 
     def put_good_copy(self, task: Ship, replaces: str | None) -> PutBack:
@@ -178,8 +186,8 @@ class Uploader:
         metadata = _metadata(scan, end, epochs, indexes, late=late)
         return _ReadSegment(log, state, indexes, scan, end, epochs, metadata, late, closed)
 
-    def _put(self, store: ObjectStore, keys: PartitionKeys, name: SegmentName, segment: _ReadSegment) -> int:
-        """Put the indexes of a segment, then its `.log`; return the number of bytes.
+    def _put(self, store: ObjectStore, keys: PartitionKeys, name: SegmentName, segment: _ReadSegment) -> CacheEntry:
+        """Put the indexes of a segment, then its `.log`; return its entry in a cache object.
 
         Raises:
             OutcomeUnknown: another agent wrote the object since `choose_name`: the next attempt finds it.
@@ -190,7 +198,7 @@ class Uploader:
         _wait_for(puts)
         log = segment.log
         try:
-            store.put(
+            info = store.put(
                 keys.segment(name, LOG_SUFFIX),
                 log.reader(),
                 size=log.size,
@@ -204,7 +212,7 @@ class Uploader:
         except CorruptData:
             self._scans.forget(segment.state)  # the file changed within one tick of the file system's clock
             raise
-        return log.size + sum(len(data) for data in segment.indexes.values())
+        return entry_of(name, info, info.metadata)
 
 
 def _indexes(task: Ship, log: OpenLog) -> dict[str, bytes]:

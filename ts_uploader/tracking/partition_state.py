@@ -1,7 +1,7 @@
 """The state of one partition in the tracker, and what follows from it. Pure; the tracker's one thread owns it."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, takewhile
 from pathlib import Path
@@ -14,7 +14,7 @@ from ts_uploader.messages.results import Hanging
 from ts_uploader.messages.tasks import Position, Ship, Shipped
 from ts_uploader.tracking.high_watermarks import Counted, Counting
 from ts_uploader.tracking.live_directories import Rivals
-from ts_uploader.tracking.retries import Retries
+from ts_uploader.tracking.retries import NO_ENTRIES, Retries, no_entries
 from ts_uploader.tracking.shipped_segments import counts, follows, overlapping
 
 # A late write of a Java uploader arrives soon or never, so each interval between two checks is twice the one before.
@@ -98,8 +98,8 @@ class PartitionState:
     failed_read_reason: str = ""
     last_listing: Listing | None = None
     last_whole_listing: Listing | None = None
-    renamed_by_retention: dict[int, int] = field(default_factory=dict)
-    hanging: dict[int, Hanging] = field(default_factory=dict)
+    renamed_by_retention: Mapping[int, int] = field(default_factory=no_entries)
+    hanging: Mapping[int, Hanging] = field(default_factory=no_entries)
     deleted_below: frozenset[int] = _NOTHING
     deleted_below_wanted: int = 0
     reading_deleted: bool = False
@@ -108,8 +108,8 @@ class PartitionState:
     java_recheck_seconds: float = 0.0
     java_checked_at: int | None = None
     in_flight: frozenset[int] = _NOTHING
-    shipped: dict[int, Shipped] = field(default_factory=dict)
-    shipped_into_gaps: dict[int, Shipped] = field(default_factory=dict)
+    shipped: Mapping[int, Shipped] = field(default_factory=no_entries)
+    shipped_into_gaps: Mapping[int, Shipped] = field(default_factory=no_entries)
     gap_being_filled: tuple[int, int] | None = None
     filled_gaps: tuple[tuple[int, int], ...] = ()
     repairs: tuple[RepairRequest, ...] = ()
@@ -153,14 +153,13 @@ class PartitionState:
         self.failed_reads = 0
         self.short_checkpoints = (-1, 0)
         self.last_listing = self.last_whole_listing = None
-        self.renamed_by_retention.clear()
+        self.renamed_by_retention = NO_ENTRIES
         self.forget_deleted()
         self.reading_deleted = False
         self.gap_seen_at = None
         self.java_recheck_seconds = 0.0
         self.in_flight = _NOTHING
-        self.shipped.clear()
-        self.shipped_into_gaps.clear()
+        self.shipped = self.shipped_into_gaps = NO_ENTRIES
         self.gap_being_filled = None
         self.filled_gaps = ()
         self.repairs = ()
@@ -193,24 +192,25 @@ class PartitionState:
             *self.renamed_by_retention.items(),
             *(_below(self.last_whole_listing.bases, lowest) if self.last_whole_listing is not None else ()),
         ]
+        renamed = {base: end for base, end in seen if base < lowest and base in listing.deleted}
         if listing.whole:
             self.retries.keep(chain(listing.bases, listing.deleted))
-            self.renamed_by_retention = {base: end for base, end in seen if base < lowest and base in listing.deleted}
+            self.renamed_by_retention = renamed or NO_ENTRIES
             self.last_whole_listing = listing
-        else:  # it can miss names, so it removes nothing
-            self.renamed_by_retention.update(
-                (base, end) for base, end in seen if base < lowest and base in listing.deleted
-            )
+        elif renamed:  # it can miss names, so it removes nothing
+            self.renamed_by_retention = {**self.renamed_by_retention, **renamed}
+
         # If the cleaner merged a segment or its neighbour, its coverage changed: the uploader compares it with the
         # stored object again. A segment that retention renamed is unchanged.
-        for done in (self.shipped, self.shipped_into_gaps):
-            for base, shipped in list(done.items()):
-                if base >= lowest and _following(listing.bases, base) != shipped.next_base:
-                    del done[base]
+        def is_as_listed(base: int, done: Shipped) -> bool:
+            return base < lowest or _following(listing.bases, base) == done.next_base
+
+        self.shipped = _kept(self.shipped, is_as_listed)
+        self.shipped_into_gaps = _kept(self.shipped_into_gaps, is_as_listed)
 
     def forget_deleted(self) -> None:
         """Forget what was read about `.deleted` files, so that they are read again."""
-        self.hanging.clear()
+        self.hanging = NO_ENTRIES
         self.deleted_below = _NOTHING
 
     def has_unread_deleted(self, listing: Listing) -> bool:
@@ -233,12 +233,16 @@ class PartitionState:
         if isinstance(position.commit, Commit):
             self.last_own_commit = position.commit
         listing = self.listing or self.last_listing
-        for base, done in list(self.shipped.items()):
-            if done.end <= position.next_offset or not counts(done, position) or not follows(done, position, listing):
-                del self.shipped[base]
-        for base, done in list(self.shipped_into_gaps.items()):
-            if not overlapping(position.gaps, base, done.end) or not counts(done, position):
-                del self.shipped_into_gaps[base]
+        self.shipped = _kept(
+            self.shipped,
+            lambda _, done: (
+                done.end > position.next_offset and counts(done, position) and follows(done, position, listing)
+            ),
+        )
+        self.shipped_into_gaps = _kept(
+            self.shipped_into_gaps,
+            lambda base, done: bool(overlapping(position.gaps, base, done.end)) and counts(done, position),
+        )
 
     def expect_java_commits(self) -> None:
         """Begin to check for late writes of a Java uploader, after one of its commits was found.
@@ -326,9 +330,9 @@ class PartitionState:
         if position is not None and not counts(done, position):
             return
         if position is None or done.next_base > position.next_offset:
-            self.shipped[done.base] = done
+            self.shipped = {**self.shipped, done.base: done}
         if position is not None and overlapping(position.gaps, done.base, done.next_base):
-            self.shipped_into_gaps[done.base] = done
+            self.shipped_into_gaps = {**self.shipped_into_gaps, done.base: done}
 
     def segments_from(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
         """Yield (base, next base) of the closed segments on this broker that reach above `offset`, by base.
@@ -338,9 +342,9 @@ class PartitionState:
         """
         bases = listing.bases
         if self.renamed_by_retention or self.hanging:
-            renamed = {
-                base: file.end for base, file in self.hanging.items() if base in listing.deleted
-            } | self.renamed_by_retention
+            renamed = {base: file.end for base, file in self.hanging.items() if base in listing.deleted} | dict(
+                self.renamed_by_retention
+            )
             yield from sorted((base, end) for base, end in renamed.items() if base < bases[0] and end > offset)
         for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
             yield bases[index], bases[index + 1]
@@ -405,6 +409,11 @@ class PartitionState:
         """Whether the segment to ship next is already shipped, and does not reach beyond the next offset."""
         done = self.shipped.get(base)
         return done is not None and base not in self.in_flight and done.end <= next_offset
+
+
+def _kept(segments: Mapping[int, Shipped], is_kept: Callable[[int, Shipped], bool]) -> Mapping[int, Shipped]:
+    """Return the segments to keep; the shared empty mapping for none."""
+    return {base: done for base, done in segments.items() if is_kept(base, done)} if segments else NO_ENTRIES
 
 
 def _below(bases: tuple[int, ...], lowest: int) -> Iterator[tuple[int, int]]:

@@ -5,9 +5,10 @@ held back until the delay of the pending listing ends; further changes schedule 
 `failures`. Only progress resets it: a commit that moves the next offset or fills a gap.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from ts_uploader.tracking.blocked import Wait, WaitReason
 
@@ -17,6 +18,12 @@ _MORE_THAN_ORDINARY: Final = 2
 _COMMIT: Final = -1
 _LOOK_BELOW: Final = -2
 _NOTHING: Final[frozenset[int]] = frozenset()
+NO_ENTRIES: Final[Mapping[int, Any]] = MappingProxyType({})  # shared: five for each of 30,000 partitions need 10 MB
+
+
+def no_entries() -> Mapping[int, Any]:
+    """Return the shared empty mapping, as the default of a field."""
+    return NO_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +57,14 @@ class Retries:
     failures: int = 0
     look_pending: bool = False
     held_back: frozenset[int] = _NOTHING
-    _troubles: dict[int, Trouble] = field(default_factory=dict)
+    _troubles: Mapping[int, Trouble] = field(default_factory=no_entries)
 
     def clear(self) -> None:
         """Forget everything. Results and listings under way no longer count."""
         self.failures = 0
         self.look_pending = False
         self.held_back = _NOTHING
-        self._troubles.clear()
+        self._troubles = NO_ENTRIES
 
     def changed(self, base: int, text: str) -> bool:
         """Note a segment that changed while it was read; return whether to schedule a listing."""
@@ -83,15 +90,15 @@ class Retries:
 
     def looked_below(self) -> None:
         """Forget a failed read of the `.deleted` files."""
-        self._troubles.pop(_LOOK_BELOW, None)
+        self._forget(_LOOK_BELOW)
 
     def shipped(self, base: int) -> None:
         """Forget the trouble with a segment that was shipped."""
-        self._troubles.pop(base, None)
+        self._forget(base)
 
     def committed(self) -> None:
         """Forget the trouble with the commit."""
-        self._troubles.pop(_COMMIT, None)
+        self._forget(_COMMIT)
 
     def listed(self) -> None:
         """Release the segments that were held back, unless a listing is still pending."""
@@ -118,4 +125,9 @@ class Retries:
 
     def _note(self, key: int, reason: WaitReason, text: str) -> None:
         before = self._troubles.get(key)
-        self._troubles[key] = Trouble(reason, 1 if before is None else before.times + 1, text)
+        trouble = Trouble(reason, 1 if before is None else before.times + 1, text)
+        self._troubles = {**self._troubles, key: trouble}
+
+    def _forget(self, key: int) -> None:
+        if key in self._troubles:
+            self._troubles = {other: trouble for other, trouble in self._troubles.items() if other != key}

@@ -135,7 +135,7 @@ class StuckWatch:
         """Return which partitions are stuck, and what changed since the last call.
 
         Args:
-            backlog: of all partitions that this broker leads.
+            backlog: of the partitions that this broker leads and that wait; others have no effect.
             unreported: partitions whose leader the leadership source never reported.
             after_seconds: without progress for this long, a partition is stuck.
             now: seconds of the monotonic clock.

@@ -4,7 +4,9 @@ Uploads wait for nothing else, so that a commit never waits behind the upload of
 position of a partition, files of its directory, or whether its topic was deleted.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -56,6 +58,7 @@ class TaskQueues:
                     log.info("segment_changed", partition=str(task.partition), reason=task.reason)
                 self.lookups.put(task.partition, task, task.after_seconds + backoff_seconds(task.attempt))
             elif isinstance(task, ReadPosition):
+                task = replace(task, made_at=time.monotonic_ns())  # noqa: PLW2901
                 self.lookups.put(task.partition, task, backoff_seconds(task.attempt))
             elif isinstance(task, LookBelow):  # it reads files, and no commit waits for it
                 self.lookups.put(task.partition, task)

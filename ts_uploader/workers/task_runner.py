@@ -153,7 +153,8 @@ class TaskRunner:
                 committed = self._committed(self._commits.write(task))
                 self._observe_lag(task.run)
                 position = committed.position
-                self._cache_objects.committed(position.keys, position.next_offset, len(task.run))
+                own = [shipped.stored for shipped in task.run if shipped.stored is not None]
+                self._cache_objects.committed(position.keys, position.next_offset, len(task.run), own)
                 return committed
             case PassGap():
                 return self._committed(self._commits.pass_gap(task))

@@ -22,7 +22,6 @@ class Item(StrEnum):
     OVERHEAD = "overhead"
     MONITORING = "monitoring"
     PUT = "put"
-    LIST = "list"
     GET = "get"
     HEAD = "head"
     EARLY_REMOVAL = "early removal"
@@ -34,7 +33,7 @@ class Item(StrEnum):
 BYTES: Final = frozenset({Item.STORAGE, Item.MINIMUM_SIZE, Item.OVERHEAD})  # at the price of storage
 _GB: Final = BYTES | {Item.EARLY_REMOVAL}
 # Requests for each `.log`, in addition to the PUTs of its objects: the commit, half a cache object, what these need.
-PER_LOG: Final = MappingProxyType({Item.PUT: 1.5, Item.HEAD: 2.0, Item.GET: 0.5, Item.LIST: 0.5})
+PER_LOG: Final = MappingProxyType({Item.PUT: 1.5, Item.HEAD: 1.0, Item.GET: 0.5})
 _Charge = tuple[Item, str, str, float]  # item, storage class, topic, quantity
 
 

@@ -143,33 +143,38 @@ class MadeBroker:
 
 
 def put_commits(puts: RawPuts, prefix: str, led: Sequence[TopicPartition], arriving: Sequence[TopicPartition]) -> None:
-    """Put the commit and the log start of partitions whose closed segment is shipped, and the positions of this broker.
-
-    No start reads the segment.
+    """Put the commit and the log start of partitions whose closed segment is shipped. No start reads the segment.
 
     Args:
         led: by this broker's agent.
         arriving: by another's, in the same leader epoch.
     """
-    keys, tail = ClusterKeys(CLUSTER), (0, int.from_bytes(_BATCH[17:21], "big"))
-    rows: dict[TopicPartition, Row] = {}
+    keys = ClusterKeys(CLUSTER)
 
     def put(partition: TopicPartition, broker: int) -> None:
-        own, now = keys.partition(partition), int(time.time() * 1000)
-        nonce = f"{abs(hash(partition)):016x}"
-        epochs = EpochHistory(((0, 0),))
-        commit = Commit(0, 1, 0, epochs, 1, topic_id(partition.topic), broker, now, nonce, tail)
+        own = keys.partition(partition)
         puts.put(f"{prefix}/{own.log_start}", encode_log_start(0))
-        puts.put(f"{prefix}/{own.commit}", commit.encode())
-        if broker == BROKER:
-            rows[partition] = Row(commit.encode().decode(), "", encode_log_start(0).decode(), "", False, 0)
+        puts.put(f"{prefix}/{own.commit}", _commit(partition, broker))
 
     with ThreadPoolExecutor(_PUTTERS, "put") as pool:
         for of, broker in ((led, BROKER), (arriving, _ANOTHER)):
             for done in [pool.submit(put, partition, broker) for partition in of]:
                 done.result()
-    positions = Positions(BROKER, int(time.time() * 1000), rows)
-    puts.put(f"{prefix}/{keys.positions_of(BROKER)}", pack(positions.encode()))
+
+
+def put_positions(puts: RawPuts, prefix: str, led: Sequence[TopicPartition]) -> None:
+    """Put the positions object of this broker, with a row for each of these partitions."""
+    start = encode_log_start(0).decode()
+    rows = {each: Row(_commit(each, BROKER).decode(), "", start, "", has_gaps=False, sealed=0) for each in led}
+    key = ClusterKeys(CLUSTER).positions_of(BROKER)
+    puts.put(f"{prefix}/{key}", pack(Positions(BROKER, int(time.time() * 1000), rows).encode()))
+
+
+def _commit(partition: TopicPartition, broker: int) -> bytes:
+    """Return the commit of a partition whose closed segment is shipped."""
+    now, nonce, tail = int(time.time() * 1000), f"{abs(hash(partition)):016x}", int.from_bytes(_BATCH[17:21], "big")
+    epochs = EpochHistory(((0, 0),))
+    return Commit(0, 1, 0, epochs, 1, topic_id(partition.topic), broker, now, nonce, (0, tail)).encode()
 
 
 def _write_segment(directory: Path, base: int, log: bytes) -> None:

@@ -74,9 +74,8 @@ def test_requests_have_the_class_of_their_objects() -> None:
     assert found(tuple(line for line in lines if line.unit == "requests")) == {
         ("put", "COOL"): (3000, 0.06),
         ("put", "HOT"): (1500, 0.0075),
-        ("list", "HOT"): (500, 0.0025),
         ("get", "HOT"): (500, 0.0002),
-        ("head", "COOL"): (2000, 0.02),
+        ("head", "COOL"): (1000, 0.01),
     }
 
 
@@ -184,9 +183,8 @@ def test_larger_segments_are_fewer_objects_and_requests() -> None:
         ("overhead", "HOT"): 750 * 8192 / GB,
         ("put", "FROZEN"): 750,
         ("put", "HOT"): 375,
-        ("head", "FROZEN"): 500,
+        ("head", "FROZEN"): 250,
         ("get", "HOT"): 125,
-        ("list", "HOT"): 125,
     }
 
 

@@ -1,5 +1,7 @@
 """The archive of a restored log begins where the restored records end (protocol rule 15)."""
 
+import time
+
 import pytest
 
 from tests.common.log_format import build
@@ -11,17 +13,19 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.restored import Restored, RestoredPartition, RestoredTopic
 from ts_common.errors import CorruptData, DataLoss
 from ts_common.store.contract import ObjectStore
+from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.committing.restored_log import RestoredRecords
 
 END = 100
+PART = RestoredPartition(END, None, EpochHistory(((5, 10),)), ())
+RECORD = Restored(1, "ops", {"t": RestoredTopic(None, "prod", 0, "t", {0: PART})}).encode()
 
 
 @pytest.fixture(autouse=True)
 def restored(store: ObjectStore, local: LocalDirectory) -> None:
     """A log of restored records from 10 to 99, in segments from 10, 60 and, with others, 90; leader epoch 2 is next."""
-    part = RestoredPartition(END, None, EpochHistory(((5, 10),)), ())
-    topic = RestoredTopic(None, "prod", 0, "t", {0: part})
-    store.put(KEYS.cluster.restored, Restored(1, "ops", {"t": topic}).encode())
+    store.put(KEYS.cluster.restored, RECORD)
     local.segments(10, 60)
     local.write(90, build.batch(90, [build.record(n) for n in range(12)]))
     local.epochs((0, 10), (2, END))
@@ -94,6 +98,28 @@ def test_an_unreadable_record_begins_no_archive(commits: CommitLog, store: Objec
     with pytest.raises(CorruptData, match=r"restored\.json"):
         ask(commits, local, 2)
     assert log_start(store) is None
+
+
+def test_the_record_is_read_once_for_tasks_that_were_made_before_and_again_for_later_ones(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A record that is written before a task exists always counts; ten thousand tasks of a start share one read."""
+    store.delete([KEYS.cluster.restored])
+    counts = StoreCounts()
+    counted = CountedStore(store, counts)
+    records = RestoredRecords()
+
+    def asks(made_at: int | None) -> int | None:
+        found = records.restored_log(counted, KEYS, local.listing(), made_at)
+        return None if found is None else found.end
+
+    made = time.monotonic_ns()
+    assert [asks(made), asks(made), asks(made - 1)] == [None] * 3
+    assert counts.requests["get"] == 1
+    store.put(KEYS.cluster.restored, RECORD)
+    assert asks(made) is None
+    assert [asks(time.monotonic_ns()), asks(made), asks(None)] == [END] * 3
+    assert counts.requests["get"] == 3
 
 
 def test_another_partition_begins_at_its_lowest_base(

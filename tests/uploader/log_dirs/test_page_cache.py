@@ -19,9 +19,9 @@ from tests.common.log_format import build
 from tests.uploader.local_directory import KEYS, TP, LocalDirectory
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
-from ts_uploader.log_dirs import page_cache
+from ts_uploader.log_dirs import page_cache, segment_file
 from ts_uploader.log_dirs.local_log import largest_timestamp, last_index_entries, read_indexes
-from ts_uploader.log_dirs.segment_file import open_log
+from ts_uploader.log_dirs.segment_file import open_log, read_file
 from ts_uploader.messages.observations import Leadership
 from ts_uploader.messages.tasks import Ship
 from ts_uploader.retention.topic_retention import TopicRetention
@@ -210,6 +210,23 @@ def test_small_looks_at_indexes_leave_no_page(
     """Indexes are read in whole or at their end, and the pages go back."""
     read(cold.path, 0)
     assert sum(cached_pages(cold.path / f"{0:020d}{name}")) <= 2
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_small_file_is_cached_after_a_read_as_before(
+    local: LocalDirectory, monkeypatch: pytest.MonkeyPatch, *, is_cached: bool
+) -> None:
+    """One query reads each of the two files of a listed directory. Their page stays only if it was there."""
+    files = [local.path / f"leader-epoch-checkpoint.{number}" for number in range(40)]
+    for file in files:
+        file.write_text("0\n1\n3 0\n")
+        uncache(file)
+        if is_cached:
+            cache(file, 0, PAGE_BYTES)
+    monkeypatch.setattr(segment_file, "_read_from", lambda *_: pytest.fail("not by one query"))
+    assert {read_file(file) for file in files} == {b"0\n1\n3 0\n"}
+    cached = sum(sum(cached_pages(file)) for file in files)
+    assert cached >= 38 if is_cached else cached <= 2
 
 
 def test_no_page_is_dropped_where_the_kernel_cannot_report_cached_pages(

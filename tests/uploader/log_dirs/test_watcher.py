@@ -17,7 +17,8 @@ from dev.local.kafka.cluster import wait_for
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.log_dirs.leader_epoch import EpochReader
+from ts_uploader.log_dirs.leader_epoch import last_epoch_of
+from ts_uploader.log_dirs.local_log import epochs_mark
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.messages.observations import (
     DirectoryGone,
@@ -148,16 +149,10 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
     other = tmp_path / "other"
     (other / "t-0").mkdir(parents=True)
 
-    def list_or_fail(
-        partition: TopicPartition,
-        directory: Path,
-        log_dir: Path,
-        epochs: EpochReader | None = None,
-        earlier: Listing | None = None,
-    ) -> Listing | None:
+    def list_or_fail(partition: TopicPartition, log_dir: Path, *more: Any) -> Listing | None:
         if log_dir == other:
-            raise OSError(errno.EIO, "Input/output error", str(directory))
-        return list_partition(partition, directory, log_dir, epochs, earlier)
+            raise OSError(errno.EIO, "Input/output error", str(log_dir))
+        return list_partition(partition, log_dir, *more)
 
     monkeypatch.setattr("ts_uploader.log_dirs.watcher.list_partition", list_or_fail)
     with Watched((other, healthy)).running() as watched:
@@ -254,7 +249,7 @@ def test_an_unreadable_leader_epoch_checkpoint_is_listed_as_such(
     """It is not an absent one, which logs of magic 0 and 1 have."""
     if text is not None:
         replace_epochs(healthy / "t-0", text)
-    found = list_partition(ZERO, healthy / "t-0", healthy)
+    found = list_partition(ZERO, healthy)
     assert found is not None
     assert expected in {found.last_epoch, found.last_epoch.file}
     assert bool(found.last_epoch.error) == (expected is EpochFile.UNREADABLE)
@@ -264,46 +259,32 @@ def test_a_leader_epoch_checkpoint_that_no_one_may_read_is_no_absent_one(healthy
     """The log has the system's reason; the next scan tries again."""
     path = healthy / "t-0" / "leader-epoch-checkpoint"
     path.mkdir()
-    found = list_partition(ZERO, healthy / "t-0", healthy)
+    found = list_partition(ZERO, healthy)
     assert found is not None
     assert found.last_epoch.file is EpochFile.UNREADABLE
     assert "directory" in found.last_epoch.error
 
 
-def test_a_directory_that_is_renamed_while_it_is_listed_does_not_count_as_old_magic(healthy: Path) -> None:
+def test_a_directory_that_is_renamed_while_it_is_listed_does_not_count_as_old_magic(
+    healthy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its checkpoint is not absent: it was deleted as a whole, or moved to another disk."""
 
-    class Renamed(EpochReader):
-        def read(self, directory: Path) -> LastEpoch:
-            directory.rename(directory.with_name("t-0.00000000000000000000000000000000-delete"))
-            return super().read(directory)
+    def rename_and_read(directory: str) -> LastEpoch:
+        Path(directory).rename(healthy / "t-0.00000000000000000000000000000000-delete")
+        return last_epoch_of(directory)
 
+    monkeypatch.setattr("ts_uploader.log_dirs.directory_scan.last_epoch_of", rename_and_read)
     replace_epochs(healthy / "t-0", "0\n1\n3 0\n")
-    assert list_partition(ZERO, healthy / "t-0", healthy, Renamed()) is None
+    assert list_partition(ZERO, healthy) is None
 
 
-def test_a_leader_epoch_checkpoint_is_read_again_only_when_it_was_replaced(tmp_path: Path) -> None:
-    """Ten thousand partitions are scanned each half a minute, and hardly any of them has a new leader."""
-    directories = [tmp_path / f"t-{number}" for number in range(50)]
-    for directory in directories:
-        directory.mkdir()
-        replace_epochs(directory, "0\n1\n3 0\n")
-    reader = EpochReader()
-    watcher = LogDirectoryWatcher([tmp_path], lambda _: True, lambda _: None, NEVER, epochs=reader)
-    for _ in range(3):
-        watcher.scan_everything()
-    assert reader.reads == 50
-    replace_epochs(directories[7], "0\n1\n4 0\n")
-    watcher.scan_everything()
-    assert reader.reads == 51
-    assert reader.read(directories[7]) == LastEpoch(EpochFile.READ, 4)
-
-
-def test_a_leader_epoch_checkpoint_of_a_far_future_is_read(tmp_path: Path) -> None:
+def test_a_leader_epoch_checkpoint_of_a_far_future_has_a_mark(tmp_path: Path) -> None:
     """A broker's clock was wrong: nanoseconds since 1970 are more than 63 bits hold from the year 2262 on."""
     replace_epochs(tmp_path, "0\n1\n3 0\n")
+    before = epochs_mark(tmp_path)
     os.utime(tmp_path / "leader-epoch-checkpoint", (10**10, 10**10))
-    assert EpochReader().read(tmp_path) == LastEpoch(EpochFile.READ, 3)
+    assert epochs_mark(tmp_path) not in {before, None}
 
 
 def test_u40_two_directories_are_reported_together_and_logged_once(healthy: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def local(tmp_path: Path) -> LocalDirectory:
 
 
 def listed(local: LocalDirectory, earlier: Listing | None = None) -> Listing:
-    listing = list_partition(TP, local.path, local.log_dir, earlier=earlier)
+    listing = list_partition(TP, local.log_dir, earlier=earlier)
     assert listing is not None
     return listing
 

@@ -107,7 +107,7 @@ def test_an_agent_reports_as_many_series_for_many_partitions_as_for_one() -> Non
         backlog = {}
         for number in range(partitions):
             partition = TopicPartition("t", number)
-            listing = Listing(partition, Path("/log"), (1, number), Path("/"), (0,), (), False, None, 0)
+            listing = Listing(partition, (1, number), Path("/"), (0,), (), False, None, 0)
             backlog[partition] = Backlog(listing, None, 0, 5, 10, hole=False, wait=None)
         registry = Metrics().registry
         registry.register(CountedElsewhere())

@@ -48,7 +48,7 @@ class Log:
                 path.rename(path.with_name(path.name + ".deleted"))
 
     def task(self, base: int) -> Ship:
-        listing = list_partition(TP, self.path, self.path.parent)
+        listing = list_partition(TP, self.path.parent)
         assert listing is not None
         next_base = next(other for other in listing.bases if other > base)
         return Ship(TP, 0, Leadership(self.epoch, None, 0), KEYS, listing, base, next_base, seen=True)

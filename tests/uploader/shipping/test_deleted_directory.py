@@ -75,7 +75,7 @@ class Doomed:
         """Rename the directory as the broker does."""
         path = self.local.path.with_name(f"{TP}.{'a' * 32}-delete")
         self.local.path.rename(path)
-        listing = list_partition(TP, path, self.local.log_dir)
+        listing = list_partition(TP, self.local.log_dir, path.name)
         assert listing is not None
         return listing
 
@@ -374,7 +374,7 @@ def test_u45_a_directory_that_the_broker_is_removing_has_changed(doomed: Doomed)
         file.unlink()
     with pytest.raises(SegmentChanged):
         doomed.ship(noted)
-    empty = list_partition(TP, task.listing.directory, task.listing.log_dir)
+    empty = list_partition(TP, task.listing.log_dir, task.listing.renamed)
     assert empty is not None
     with pytest.raises(SegmentChanged):
         doomed.ship(replace(task, listing=empty))

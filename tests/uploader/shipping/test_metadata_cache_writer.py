@@ -3,6 +3,7 @@
 import io
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +16,11 @@ from tests.made_archive import batches
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import KEYS
 from tests.uploader.produced import records
+from ts_common.archive.cache_rewriting import entry_of
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.copies import describe
 from ts_common.archive.high_watermarks import Ends
-from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS, CacheObject
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS, CacheEntry, CacheObject
 from ts_common.archive.object_keys import CACHE_DIRECTORY, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.errors import NewerFormat, OutcomeUnknown, PreconditionFailed, StoreUnavailable
@@ -39,6 +41,17 @@ def put_segments(store: ObjectStore, *numbers: int) -> int:
         metadata = metadata_of(scan_segment(io.BytesIO(log), len(log)), base, "hand-made").encode()
         store.put(KEYS.segment(SegmentName(base)), log, metadata=metadata)
     return numbers[-1] * 10 + 10
+
+
+def put_own(store: ObjectStore, *numbers: int) -> tuple[int, list[CacheEntry]]:
+    """As `put_segments`, and the entries by the responses to the puts."""
+    entries = []
+    for number in numbers:
+        put_segments(store, number)
+        name = SegmentName(number * 10)
+        info = store.head(KEYS.segment(name))
+        entries.append(entry_of(name, info, info.metadata))
+    return numbers[-1] * 10 + 10, entries
 
 
 def cache_objects(store: ObjectStore) -> dict[int, list[int]]:
@@ -292,6 +305,54 @@ def test_cache_objects_are_not_listed_again_while_the_newest_has_room(store: Obj
         assert grown(*range(CACHE_OBJECT_SEGMENTS, CACHE_OBJECT_SEGMENTS + EVERY)) == 1
     assert sorted(cache_objects(store)) == [0, CACHE_OBJECT_SEGMENTS * 10]
     assert_true(store)
+
+
+def test_segments_that_this_process_put_need_no_listing_and_no_metadata(store: ObjectStore) -> None:
+    """Once a listing has shown that it has the ETags of puts; the entries are those that readers check."""
+    asked, as_put = Asked(store), set[str]()
+    end, own = put_own(store, 0, 1)
+    assert write_cache_object(asked, KEYS, end, None, own, as_put) == (0, 2)
+    assert (KEYS.prefix in asked.listed, asked.headed, as_put) == (True, [], {store.location})
+    asked.listed.clear()
+    end, own = put_own(store, 2, 3)
+    assert write_cache_object(asked, KEYS, end, 0, own, as_put) == (0, 2)
+    assert (asked.listed, asked.headed) == ([], [])
+    assert cache_objects(store) == {0: [0, 10, 20, 30]}
+    assert_true(store)
+
+
+def test_a_segment_that_this_process_did_not_put_is_listed(store: ObjectStore) -> None:
+    """It was found in the store, or the attempt before failed: the own entries leave a hole there or end below."""
+    for own_numbers in ((1, 3), (1, 2), (2, 3)):
+        store.delete([info.key for info in store.list()])
+        write_cache_object(store, KEYS, put_segments(store, 0))
+        end, own = put_own(store, 1, 2, 3)
+        chosen = [entry for entry in own if entry.name.base // 10 in own_numbers]
+        assert write_cache_object(store, KEYS, end, 0, chosen, {store.location}) == (0, 3)
+        assert cache_objects(store) == {0: [0, 10, 20, 30]}
+    assert_true(store)
+
+
+def test_where_listings_have_other_etags_than_puts_the_listed_ones_are_written(store: ObjectStore) -> None:
+    """Azure lists them without quotes, and readers compare with a listing."""
+    asked, as_put = Asked(store), set[str]()
+    end, own = put_own(store, 0, 1)
+    others = [replace(entry, etag=f"W/{entry.etag}") for entry in own]
+    assert write_cache_object(asked, KEYS, end, None, others, as_put) == (0, 2)
+    assert (len(asked.headed), as_put) == (2, set())
+    assert_true(store)
+
+
+def test_own_entries_are_kept_from_the_commit_to_the_attempt(store: ObjectStore) -> None:
+    """The second attempt of a running writer sends no listing of the partition."""
+    asked = Asked(store)
+    with Running(asked) as writer:
+        for numbers in (range(EVERY), range(EVERY, 2 * EVERY)):
+            asked.listed.clear()
+            end, own = put_own(store, *numbers)
+            writer.committed(KEYS, end, EVERY, own)
+            wait_for(lambda: (end - 10) in cache_objects(store).get(0, ()), "the cache object")  # noqa: B023
+    assert (asked.listed, asked.headed) == ([], [])
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])

@@ -12,6 +12,7 @@ from awscrt.checksums import crc32c
 from tests.common.log_format import build
 from tests.uploader.batches import batch
 from tests.uploader.shipping.partition_log import KEYS, Interrupted, Log, flipped, refuse, uploader
+from ts_common.archive.cache_rewriting import cache_entry
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.copies import describe
 from ts_common.archive.object_keys import SegmentName
@@ -60,6 +61,16 @@ def test_u02_the_log_is_written_last_and_not_without_its_indexes(interrupted: tu
     log.ship(0)
     assert sorted(store.order[:-1]) == [".index", ".timeindex", ".txnindex"]
     assert store.order[-1] == ".log"
+
+
+def test_the_entry_of_a_segment_that_was_put_is_the_one_that_the_store_shows(log: Log) -> None:
+    """For the cache object, which then needs no request for it; a segment that was found has none."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    shipped = log.ship(0)
+    (listed,) = (info for info in log.store.list(KEYS.prefix) if info.key.endswith(".log"))
+    assert shipped.stored == cache_entry(log.store, SegmentName(0), listed)
+    assert log.ship(0).stored is None
 
 
 def test_what_an_aborted_transaction_left_is_bound_to_the_log(log: Log) -> None:

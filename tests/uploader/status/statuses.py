@@ -44,7 +44,7 @@ def waiting(  # what a partition waits for, in short
 ) -> tuple[TopicPartition, Backlog]:
     """A partition, and what of it waits; its files are not there, so that what waits has no retention left."""
     partition = TopicPartition(topic, number)
-    listing = Listing(partition, Path("/nowhere"), (1, number), Path("/"), (0, 5), (), False, None, 0)
+    listing = Listing(partition, (1, number), Path("/nowhere"), (0, 5), (), False, None, 0)
     wait = None if waits_for is None else Wait(WaitReason.STORE, waits_for)
     return partition, Backlog(listing, base, 0 if base is None else 1, 5, 10, hole=hole, wait=wait)
 

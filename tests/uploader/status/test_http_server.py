@@ -32,7 +32,7 @@ def backlog(partitions: int) -> dict[TopicPartition, Backlog]:
     waiting = {}
     for number in range(partitions):
         partition = TopicPartition("topic", number)
-        listing = Listing(partition, Path("/log"), (1, number), Path("/"), (0,), (), False, None, 0)
+        listing = Listing(partition, (1, number), Path("/log"), (0,), (), False, None, 0)
         waiting[partition] = Backlog(listing, None, 0, 5, 10, hole=False, wait=Wait(WaitReason.STORE, "an answer"))
     return waiting
 

@@ -39,13 +39,13 @@ LEADERSHIP = Leadership(epoch=1, topic_id="id", seen_at=100)
 def listing(
     *bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: int = 100, swapping: bool = False
 ) -> Listing:
-    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), swapping, topic_id, taken_at, whole=True)
+    return Listing(TP, (1, inode), LOG_DIR, bases, (), swapping, topic_id, taken_at, whole=True)
 
 
 def elsewhere(*bases: int) -> Listing:
     """Return a listing of the same partition on another disk."""
     other = Path("/other")
-    return replace(listing(*bases), directory=other / "t-0", identity=(2, 1), log_dir=other)
+    return replace(listing(*bases), identity=(2, 1), log_dir=other)
 
 
 def watermark(offset: int) -> HighWatermarks:

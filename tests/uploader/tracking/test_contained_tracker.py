@@ -20,7 +20,7 @@ FIVE_MINUTES = 300 * 1_000_000_000
 
 
 def other(event: Listing) -> Listing:
-    return replace(event, partition=OTHER, directory=LOG_DIR / "t-1", identity=(1, 9))
+    return replace(event, partition=OTHER, identity=(1, 9))
 
 
 def stopped(*, log: list[Any] | None = None) -> ContainedTracker:

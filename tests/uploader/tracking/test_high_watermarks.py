@@ -257,7 +257,7 @@ def test_u28_figures_collected_before_the_leadership_and_written_late_are_not_tr
     tracker = Tracker(OffsetReset.EARLIEST)
 
     def look() -> list[AnyTask]:
-        seen = list_partition(TP, broker.local.path, broker.local.log_dir)
+        seen = list_partition(TP, broker.local.log_dir)
         assert seen is not None
         read = read_high_watermarks(broker.local.log_dir)
         return [*tracker.observe(seen), *tracker.observe(read)]

@@ -36,7 +36,7 @@ ENOUGH = 20  # rounds of the broker
 
 def directory(log_dir: Path, *bases: int, epoch: int = 5) -> Listing:
     last = LastEpoch(EpochFile.READ, epoch)
-    return Listing(TP, log_dir / str(TP), (hash(log_dir), 1), log_dir, bases, (), False, ID, 0, last)
+    return Listing(TP, (hash(log_dir), 1), log_dir, bases, (), False, ID, 0, last)
 
 
 TWO = SeveralDirectories(TP, (directory(DEAD, 0, 10, epoch=3), directory(ALIVE, 0, 10, 20, 30, 40, 50)))
@@ -205,7 +205,7 @@ def test_u40_a_disk_that_failed_and_the_replica_on_another(tmp_path: Path) -> No
     alive.epochs((3, 0), (5, 12))
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
-    listings = [list_partition(TP, local.path, local.log_dir) for local in (dead, alive)]
+    listings = [list_partition(TP, local.log_dir) for local in (dead, alive)]
     tracker.observe(SeveralDirectories(TP, tuple(listing for listing in listings if listing is not None)))
     tasks = []
     stands = written(dead.log_dir, NAMED)

@@ -152,7 +152,7 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
         (log / f"{base:020d}.log").write_bytes(data)
         for suffix in (".index", ".timeindex"):
             (log / f"{base:020d}{suffix}").touch()
-    listing = list_partition(partition, log, log.parent)
+    listing = list_partition(partition, log.parent)
     assert listing is not None
     tracker, runner = Tracker(OffsetReset.EARLIEST), Parts(store, keys).runner
     tasks: list[AnyTask] = [*tracker.observe(Led(partition, LEADERSHIP)), *tracker.observe(listing)]

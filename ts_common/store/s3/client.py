@@ -36,6 +36,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.store.options import AddressingStyle, Connection, option_key
 from ts_common.store.retry import READ_ATTEMPTS
 from ts_common.store.s3.bounded_session import bound
+from ts_common.store.s3.direct_calls import DirectCalls
 from ts_common.store.s3.error_translation import SDK_UNFORESEEN
 from ts_common.store.s3.listing_parser import read_quickly
 from ts_common.store.s3.roles import assume_role
@@ -115,7 +116,7 @@ def open_clients(
             request.body = RationedBody(request.body, int(request.headers["Content-Length"]), allowance)
 
     writes.meta.events.register("before-send.s3.PutObject", cast("Callable[..., None]", ration))
-    return bound(reads), bound(writes)
+    return cast("tuple[S3Client, S3Client]", (DirectCalls(bound(reads)), DirectCalls(bound(writes))))
 
 
 def acting_session(connection: Connection) -> botocore.session.Session:

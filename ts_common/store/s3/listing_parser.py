@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LISTING_ROOT = "ListBucketResult"
 _DELETED_ROOT = "DeleteResult"
-_ERROR = re.compile(rb"\s*(?:<\?xml[^>]*>)?\s*<Error[\s>]").match
+is_error = re.compile(rb"\s*(?:<\?xml[^>]*>)?\s*<Error[\s>]").match
 _SHOWN_CHARACTERS = 200
 _TEXTS = frozenset({"NextContinuationToken", "EncodingType"})
 _KEY, _SIZE, _ETAG, _MODIFIED, _CLASS = (
@@ -66,7 +66,7 @@ def _take_listing(
         ResponseParserError: the operation does not return such a document.
     """
     body = response_dict["body"]
-    if response_dict["status_code"] != HTTPStatus.OK or not isinstance(body, bytes) or _ERROR(body):
+    if response_dict["status_code"] != HTTPStatus.OK or not isinstance(body, bytes) or is_error(body):
         return
     if operation_model.name == "ListObjectsV2":
         customized_response_dict.update(parse_listing(body))

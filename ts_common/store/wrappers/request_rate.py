@@ -40,6 +40,9 @@ _RISE = 1.0
 _RISE_SHARE = 0.05
 # S3 serves 3,500 writes per second under one prefix, so a higher rate needs no gate.
 _OPEN = 3_500.0
+# A limit outlives its cause, because few requests raise it slowly. If the store still throttles an agent that sends at
+# its limit, it refuses a request again before the limit has doubled, which needs fifteen seconds.
+_THROTTLED_SECONDS = 60.0
 
 
 class Rate:
@@ -73,6 +76,10 @@ class Rate:
             if self.limit >= _OPEN:
                 self.limit = None
 
+    def is_throttled(self, now: float) -> bool:
+        """Return whether the store throttled a request within the last minute."""
+        return now - self._fell_at < _THROTTLED_SECONDS
+
     def slow_down(self, now: float) -> None:
         """Record a throttled request."""
         self.refused += 1
@@ -101,6 +108,11 @@ class Pace:
     def limit(self) -> float | None:
         """Requests per second; None while the gate is open."""
         return self._rate.limit
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a store throttled a request within the last minute; the limit lasts longer."""
+        return self._rate.is_throttled(time.monotonic())
 
     def request(self, call: Callable[[], _Answer]) -> _Answer:
         """Return the result of a call in its turn; retry it as long as the store throttles it.

@@ -28,9 +28,10 @@ The metadata that clients receive has no epochs, and the checkpoint alone is not
 While the broker does not answer, the source reports nothing. It never connects to controllers: the broker's answer
 counts. Each `poll_seconds` it requests everything again, even if nothing seems to have changed.
 
-The load is bounded. A round requests at most `_URGENT` topics that changed or are new and `_IN_TURN` others, reads the
-status of `_LOOKS` files, and reads the settings of `_SETTINGS` topics. The disk shows a new leadership at once. The end
-of one is noticed when its topic's turn is reached, and until then it does no harm.
+The load is bounded. A round requests at most `_URGENT` topics that changed or are new, and others with `_IN_TURN`
+partitions together; after a larger topic, rounds without others follow. A round reads the status of `_LOOKS` files and
+the settings of `_SETTINGS` topics. The disk shows a new leadership at once. The end of one is noticed when its topic's
+turn is reached, and until then it does no harm.
 """
 
 import threading
@@ -59,7 +60,7 @@ from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, Broke
 log = structlog.get_logger()
 
 _URGENT = 200  # a request costs the agent a tenth of a millisecond, and the broker less
-_IN_TURN = 100
+_IN_TURN = 500  # partitions: each costs some 10 microseconds; those of a large broker are all read within a minute
 _LOOKS = 4_000  # some 3 microseconds each
 _SETTINGS = 20  # each answer contains all thirty settings of a topic
 _PARTITIONS_IN_REQUEST = 1_000  # for epochs
@@ -97,6 +98,7 @@ class KraftLeadership(LeadershipSource):
         self._topics: dict[str, set[TopicPartition]] = {}
         self._urgent: dict[str, None] = {}  # topics to request before the others, in this order
         self._topic_turns: Turns[str] = Turns()
+        self._in_turn = 0  # partitions that the next round may read; below 0 after a large topic
         self._look_turns: Turns[TopicPartition] = Turns()
         self._settings_at: dict[str, float] = {}  # by topic, when they were last requested; "" for the broker's
         self._denied = DeniedRequests(environment.broker_id, _identity(client), poll_seconds)
@@ -173,7 +175,7 @@ class KraftLeadership(LeadershipSource):
         self._note_answered()
         self._answer_questions()
         self._look()
-        topics = dict.fromkeys((*islice(self._urgent, _URGENT), *self._topic_turns.take(_IN_TURN)))
+        topics = dict.fromkeys((*islice(self._urgent, _URGENT), *self._take_turns()))
         led: list[TopicPartition] = []
         for topic in topics:
             if self._stopping.is_set():
@@ -189,6 +191,13 @@ class KraftLeadership(LeadershipSource):
             self._confirm_and_emit(led[at : at + _PARTITIONS_IN_REQUEST])
             if self._stopping.is_set():
                 return
+
+    def _take_turns(self) -> Sequence[str]:
+        """Return the topics whose turn it is."""
+        self._in_turn = min(self._in_turn + _IN_TURN, _IN_TURN)
+        topics = self._topic_turns.take(self._in_turn, lambda topic: len(self._topics[topic]))
+        self._in_turn -= sum(len(self._topics[topic]) for topic in topics)
+        return topics
 
     def _follow(self) -> None:
         with self._lock:

@@ -1,7 +1,8 @@
 """The partitions that the source polls: each in its turn, with the facts that it has about each."""
 
 from bisect import bisect_right
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -23,11 +24,22 @@ class Turns(Generic[T]):
         """Select among other items from now on."""
         self._all = sorted(among)
 
-    def take(self, most: int) -> Sequence[T]:
-        """Return the next items, at most `most`; none that was returned in this turn."""
+    def take(self, most: int, size: Callable[[T], int] = lambda _: 1) -> Sequence[T]:
+        """Return the next items, none that was returned in this turn.
+
+        Args:
+            most: of all sizes together; only the last item can exceed it. For 0 or less, no item is returned.
+            size: of an item.
+        """
         at = 0 if self._last is None else bisect_right(self._all, self._last)
-        taken = self._all[at : at + most]
-        self._last = taken[-1] if at + most < len(self._all) else None
+        taken: list[T] = []
+        for item in islice(self._all, at, None):
+            if most <= 0:
+                break
+            taken.append(item)
+            most -= size(item)
+        if taken:
+            self._last = taken[-1] if at + len(taken) < len(self._all) else None
         return taken
 
 

@@ -67,6 +67,16 @@ def test_u14_the_gate_opens_again_as_requests_are_served() -> None:
     assert rate.admit(5.0) == 0.0
 
 
+def test_a_store_that_throttled_once_no_longer_throttles_a_minute_later() -> None:
+    """Its limit stays, because an agent with few requests raises it slowly."""
+    rate = throttled(100)
+    assert [rate.is_throttled(now) for now in (1.0, 60.5, 61.0)] == [True, True, False]
+    assert rate.limit == pytest.approx(50)
+    assert not Rate().is_throttled(0.0)
+    rate.slow_down(70.0)
+    assert rate.is_throttled(100.0)
+
+
 @given(st.lists(st.sampled_from(["ask", "refuse", "serve", "wait"]), max_size=200))
 @example(["refuse", "wait", "wait", "ask", "ask", "wait", "wait", "refuse", "ask"])
 def test_turns_are_never_closer_than_the_rate_allows(steps: list[str]) -> None:

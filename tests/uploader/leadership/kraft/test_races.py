@@ -239,6 +239,29 @@ def test_all_have_their_turn_while_there_are_always_others() -> None:
     assert taken >= many
 
 
+def test_rounds_are_bounded_by_partitions_not_by_topics(told: Told, tmp_path: Path) -> None:
+    """Ten topics of 3,000 partitions cost as much as a thousand of 30, and each topic still has its turn."""
+    source = KraftLeadership(Environment("c", BROKER, (tmp_path,), "", kraft=True), lambda _: None, 3600.0, {})
+    sizes = {f"large{number}": 3_000 for number in range(3)} | {f"small{number}": 1 for number in range(1_000)}
+    asked: list[str] = []
+
+    def leaders(topic: str) -> dict[int, int]:
+        asked.append(topic)
+        return {}
+
+    told.leaders = leaders  # type: ignore[method-assign]
+    source.watch({TopicPartition(topic, number) for topic, size in sizes.items() for number in range(size)})
+    rounds = []
+    for _ in range(60):
+        source._round()
+        rounds.append(sum(sizes[topic] for topic in asked))
+        asked.clear()
+    later = rounds[10:]  # new topics are urgent at first
+    assert max(later) < 3_000 + kraft._IN_TURN
+    assert kraft._IN_TURN / 2 < sum(later) / len(later) < 1.5 * kraft._IN_TURN
+    assert sorted(later)[len(later) // 2] == 0  # after a large topic
+
+
 def test_a_certificate_that_is_away_for_a_while_leaves_the_client_as_it_is(tmp_path: Path) -> None:
     """A broker restarts with new certificates, and their file follows later: the next attempt reads it."""
     authority = tmp_path / "own-ca.pem"

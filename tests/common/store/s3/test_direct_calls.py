@@ -1,0 +1,183 @@
+"""Calls without the SDK's events: the same requests and the same responses as the SDK's."""
+
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from botocore.config import Config
+from botocore.session import Session
+
+from dev.local.ports import LOOPBACK
+from tests.common.store.s3.calls import MODIFIED, ok
+from tests.common.store.s3.test_listing_parser import page
+from tests.common.store.servers import FakeServer, answer, error
+from ts_common.errors import OutcomeUnknown, StoreUnavailable
+from ts_common.store.contract import ObjectStore
+from ts_common.store.options import AddressingStyle, Connection
+from ts_common.store.s3.client import open_clients
+from ts_common.store.s3.direct_calls import DirectCalls
+from ts_common.store.wrappers.bandwidth import Allowance
+
+KEY = "base/a b+c~d/é.log"
+OF_ONE_REQUEST = {"authorization", "x-amz-date", "amz-sdk-invocation-id", "amz-sdk-request", "expect"}
+CALLS = [
+    pytest.param("get_object", {"Key": KEY}, id="get"),
+    pytest.param("get_object", {"Key": KEY, "Range": "bytes=3-7"}, id="range"),
+    pytest.param("head_object", {"Key": KEY}, id="head"),
+    pytest.param("list_objects_v2", {"Prefix": "base/"}, id="list"),
+    pytest.param("list_objects_v2", {"Prefix": "a b/é", "StartAfter": "a b/é+", "Delimiter": "/"}, id="list-after"),
+    pytest.param("list_objects_v2", {"Prefix": "", "MaxKeys": 1, "ContinuationToken": "x=/+"}, id="list-on"),
+    pytest.param("list_objects_v2", {"Prefix": "a", "OptionalObjectAttributes": ["RestoreStatus"]}, id="list-thaws"),
+    pytest.param("put_object", {"Key": KEY, "Body": b"x", "ContentLength": 1, "IfNoneMatch": "*"}, id="if-absent"),
+    pytest.param(
+        "put_object",
+        {
+            "Key": KEY,
+            "Body": b"content",
+            "ContentLength": 7,
+            "IfMatch": '"e"',
+            "Metadata": {"ts-end": "7"},
+            "ServerSideEncryption": "aws:kms",
+            "SSEKMSKeyId": "key",
+            "BucketKeyEnabled": True,
+            "StorageClass": "STANDARD_IA",
+            "Tagging": "team=a%2Fb",
+            "ACL": "bucket-owner-full-control",
+            "ChecksumAlgorithm": "CRC32C",
+            "ChecksumCRC32C": "AAAAAA==",
+        },
+        id="put",
+    ),
+]
+STYLES = [AddressingStyle.PATH, AddressingStyle.VIRTUAL]
+
+
+@pytest.fixture
+def resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names below `localhost` lead to the fake server: not every resolver maps them to the loopback address."""
+    resolve = socket.getaddrinfo
+
+    def to_loopback(host: Any, *arguments: Any, **named: Any) -> Any:
+        return resolve(LOOPBACK if str(host).endswith("localhost") else host, *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", to_loopback)
+
+
+@pytest.fixture(params=STYLES)
+def direct(fake: FakeServer, request: pytest.FixtureRequest, resolved: None) -> Iterator[DirectCalls]:
+    """The client for reads; the SDK's own is its attribute."""
+    del resolved
+    connection = Connection(request.param, fake.endpoint.replace(LOOPBACK, "localhost"), "eu-west-9")
+    clients: Any = open_clients(connection, 5, 4, Allowance())
+    yield clients[0]
+    for client in clients:
+        client.close()
+
+
+def sent(fake: FakeServer) -> tuple[str, str, list[str], Mapping[str, str], bytes]:
+    """Return the last request: method, path, query, headers and body."""
+    method, target, _ = fake.requests[-1].split()
+    path, _, query = target.partition("?")
+    headers = {name: value for name, value in fake.headers[-1].items() if name not in OF_ONE_REQUEST}
+    return method, path, sorted(query.split("&")), headers, fake.bodies[-1]
+
+
+def signed_names(fake: FakeServer) -> set[str]:
+    """Return the headers in the signature of the last request."""
+    return set(fake.headers[-1]["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";"))
+
+
+@pytest.mark.parametrize(("method", "arguments"), CALLS)
+def test_each_request_is_the_one_that_the_sdk_sends(
+    direct: DirectCalls, fake: FakeServer, method: str, arguments: Mapping[str, Any]
+) -> None:
+    """In both styles: method, path, query, headers and what is signed; the first call sends one request too."""
+    fake.answers = [ok(page([]) if method == "list_objects_v2" else b"")]
+    getattr(direct, method)(Bucket="archive", **arguments)
+    ours, named = sent(fake), signed_names(fake)
+    assert len(fake.requests) == 1
+    assert "/eu-west-9/s3/aws4_request" in fake.headers[-1]["authorization"]
+    getattr(direct._client, method)(Bucket="archive", **arguments)
+    assert ours == sent(fake)
+    assert named == signed_names(fake) - OF_ONE_REQUEST | {"x-amz-date"}
+
+
+def test_each_field_of_a_response_is_the_sdks(direct: DirectCalls, fake: FakeServer) -> None:
+    """Numbers, dates, metadata and all others; for a listing, those that the driver uses."""
+    headers = {
+        "content_range": "bytes 3-9/70",
+        "x_amz_meta_ts-end": "7",
+        "x_amz_meta_other": "text",
+        "x_amz_storage_class": "GLACIER",
+        "x_amz_restore": 'ongoing-request="true"',
+        "x_amz_archive_status": "DEEP_ARCHIVE_ACCESS",
+        "x_amz_server_side_encryption": "aws:kms",
+        "x_amz_server_side_encryption_bucket_key_enabled": "true",
+        "x_amz_object_lock_mode": "COMPLIANCE",
+        "x_amz_object_lock_retain_until_date": "2026-11-30T00:00:00Z",
+        "x_amz_version_id": "3",
+        "content_type": "binary/octet-stream",
+    }
+    for method, arguments in (("get_object", {}), ("head_object", {}), ("put_object", {"Body": b"x"})):
+        fake.answers = [ok(b"content" if method == "get_object" else b"", **headers)]
+        found = [getattr(each, method)(Bucket="b", Key="k", **arguments) for each in (direct, direct._client)]
+        bodies = [each.pop("Body").read() for each in found if "Body" in each]
+        for each in found:
+            each["ResponseMetadata"] = {
+                name: each["ResponseMetadata"][name] for name in ("HTTPStatusCode", "HTTPHeaders")
+            }
+        if method == "put_object":
+            assert found[0].pop("Metadata")  # the SDK has none for it
+        assert found[0] == found[1]
+        assert bodies in ([], [b"content", b"content"])
+    fake.answers = [answer("200 OK", page([("base/a", 1, '"e"')]))]
+    assert direct.list_objects_v2(Bucket="b")["Contents"] == direct._client.list_objects_v2(Bucket="b")["Contents"]
+
+
+def test_a_read_that_fails_is_sent_three_times(far: ObjectStore, fake: FakeServer) -> None:
+    """As by the SDK: the server fails, breaks the connection, or sends an error in a listing with status 200."""
+    for bad in (error("500 Internal Server Error", "InternalError"), b"", error("200 OK", "InternalError")):
+        before = len(fake.requests)
+        fake.answers = [bad]
+        with pytest.raises(StoreUnavailable):
+            list(far.list())
+        assert len(fake.requests) == before + 3
+
+
+def test_a_put_with_an_error_or_a_cut_document_in_its_response_is_in_doubt(far: ObjectStore, fake: FakeServer) -> None:
+    """S3 can send status 200 first."""
+    for body in (b"<Error><Code>InternalError</Code></Error>", b"<Put"):
+        fake.answers = [ok(body)]
+        with pytest.raises(OutcomeUnknown, match="HTTP 500"):
+            far.put("a", b"x")
+    assert len(fake.requests) == 2
+
+
+def test_a_bucket_in_another_region_is_found_by_the_sdk_and_used_from_then_on(
+    direct: DirectCalls, fake: FakeServer
+) -> None:
+    """The next request is signed for that region at once."""
+    elsewhere = answer(
+        "301 Moved Permanently",
+        b"<Error><Code>PermanentRedirect</Code><Message>m</Message></Error>",
+        x_amz_bucket_region="ap-south-9",
+    )
+    fake.answers = [elsewhere, elsewhere, ok(b"content")]
+    assert direct.get_object(Bucket="archive", Key="k")["Body"].read() == b"content"
+    assert direct.get_object(Bucket="archive", Key="k")["Body"].read() == b"content"
+    regions = [headers["authorization"].split("/")[2] for headers in fake.headers]
+    assert regions == ["eu-west-9", "eu-west-9", "ap-south-9", "ap-south-9"]
+
+
+def test_a_client_with_another_signature_leaves_its_calls_to_the_sdk(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the older one of a store that was configured for it in the SDK's files."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-9")
+    client = Session().create_client("s3", config=Config(signature_version="s3"))
+    fake.answers = [ok(b"content", date=MODIFIED)]
+    assert DirectCalls(client).get_object(Bucket="archive", Key="k")["Body"].read() == b"content"
+    assert fake.headers[-1]["authorization"].startswith("AWS who:")
+    assert "amz-sdk-invocation-id" in fake.headers[-1]
+    client.close()
