@@ -4,7 +4,7 @@ While a task is under way, its agent can receive an event, begin another task (a
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 from tests.histories.clock import Clock
 from tests.histories.cluster import Cluster, Topic
 from tests.histories.replica import Replica
+from ts_common.archive.metadata_cache import CacheEntry
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.errors import TieredStorageError
@@ -81,10 +82,10 @@ class CacheObjectsAtOnce:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    def committed(self, keys: PartitionKeys, next_offset: int, _: int) -> None:
+    def committed(self, keys: PartitionKeys, next_offset: int, _: int, own: Sequence[CacheEntry] = ()) -> None:
         """Write as the writer's thread does, which ignores failures."""
         with suppress(TieredStorageError):
-            write_cache_object(self._store, keys, next_offset)
+            write_cache_object(self._store, keys, next_offset, own=own)
 
 
 class Agent:

@@ -411,9 +411,9 @@ class PartitionState:
         return done is not None and base not in self.in_flight and done.end <= next_offset
 
 
-def _kept(segments: Mapping[int, Shipped], is_kept: Callable[[int, Shipped], bool]) -> Mapping[int, Shipped]:
+def _kept(shipped: Mapping[int, Shipped], is_kept: Callable[[int, Shipped], bool]) -> Mapping[int, Shipped]:
     """Return the segments to keep; the shared empty mapping for none."""
-    return {base: done for base, done in segments.items() if is_kept(base, done)} if segments else NO_ENTRIES
+    return {base: done for base, done in shipped.items() if is_kept(base, done)} if shipped else NO_ENTRIES
 
 
 def _below(bases: tuple[int, ...], lowest: int) -> Iterator[tuple[int, int]]:

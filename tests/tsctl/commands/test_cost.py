@@ -36,7 +36,7 @@ def test_the_tables_have_items_topics_and_what_they_are_based_on(run: Run, named
     assert [line.split()[0] for line in bill.splitlines()] == [
         "ITEM",
         "storage",
-        *("put", "list", "get", "head"),
+        *("put", "get", "head"),
         "total",
     ]
     assert {line.split()[0] for line in topics.splitlines()} == {"TOPIC", "new", "old"}
@@ -104,7 +104,7 @@ def test_the_report_has_the_bill(run: Run, named: tuple[object, ...], tmp_path: 
         page = (tmp_path / "page.html").read_text()
         assert page.count('<h2 id="cost">') == sections
     rows = [unescape(row) for row in re.findall(r"<td>([^<]*)</td><td>STANDARD</td>", page)]
-    assert rows == ["storage", "put", "list", "get", "head", "new", "old"]
+    assert rows == ["storage", "put", "get", "head", "new", "old"]
     (notes,) = re.findall(r"<ul>(.*)</ul>", page)
     ended = run("cost", *named)
     assert [unescape(note) for note in re.findall(r"<li>(.*?)</li>", notes)] == ended.out.split("\n\n")[2].splitlines()
