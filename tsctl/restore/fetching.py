@@ -37,7 +37,7 @@ from tsctl.restore.transactions import Transactions
 STAGING: Final = "restore"
 STATE: Final = "state.json"
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-_CHUNK_BYTES: Final = 1 << 19  # larger ones leave the cache of a core before they are written
+_CHUNK_BYTES: Final = 1 << 20  # larger ones leave the cache of a core before they are written
 _WRITE_BYTES: Final = 1 << 20
 _MOST_DAMAGED: Final = 100  # messages of one partition
 _KINDS: Final = {Outcome.ABORT: ABORT, Outcome.COMMIT: COMMIT}
