@@ -68,7 +68,7 @@ class Piece:
         epochs: (epoch, first offset) wherever the epoch of the batches changes.
         stable: the last stable offset of a log that ends at `end`.
         aborted: the aborted transactions whose marker is in it; None if the log does not show where one of them began.
-        records: with control records; None if a batch was rewritten by the log cleaner.
+        records: with control records, by the headers of the batches.
         time_max: greatest timestamp, ms since the epoch; None if no batch has one.
         after: where the next reading begins.
     """

@@ -171,8 +171,8 @@ def make_plan(
     committed: Commits,
     cluster: str,
     locations: Sequence[str],
-    coordinated: Sequence[Coordinated] = (),
-    lifetimes: Lifetimes | None = None,
+    coordinated: Sequence[Coordinated],
+    lifetimes: Lifetimes,
 ) -> RestorePlan:
     """Return the plan.
 
@@ -215,8 +215,8 @@ def make_plan(
         seed=wanted.seed,
         notes=snapshots.notes,
     )
-    groups = plan_groups(committed, snapshots.groups, plan.partitions, lifetimes or {})
-    commits = newest_commits(committed, snapshots.groups, lifetimes or {})
+    groups = plan_groups(committed, snapshots.groups, plan.partitions, lifetimes)
+    commits = newest_commits(committed, snapshots.groups, lifetimes)
     notes = group_notes({name: each for name, each in commits.items() if name[0] in groups.offsets}, planned, ended)
     return replace(plan, groups=replace(groups, notes=notes))
 

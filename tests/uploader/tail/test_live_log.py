@@ -18,7 +18,7 @@ from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.checkpoints import encode_leader_epoch_checkpoint
 from ts_common.log_format.markers import ABORT, COMMIT
 from ts_common.model import TopicPartition
-from ts_uploader.tail.asking import high_watermarks
+from ts_uploader.tail.high_watermarks import high_watermarks
 from ts_uploader.tail.live_log import LiveLog, Piece
 
 SECONDS = 60
