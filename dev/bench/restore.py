@@ -33,9 +33,10 @@ from ts_common.store.factory import open_store
 from ts_common.store.wrappers.bandwidth import Allowance
 from ts_reader.options.archive_name import name_archive
 from tsctl.archive_options import open_archive
-from tsctl.restore.documents import Created, RestoreDirectory
+from tsctl.restore.documents import Created
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
+from tsctl.restore.restore_directory import RestoreDirectory
 
 GOAL_RATIO = 0.8
 GOAL_SECONDS = 5.0

@@ -23,10 +23,11 @@ from tsctl.option_groups import with_groups
 from tsctl.output import Output, iso, size
 from tsctl.restore.archive_plan import plan_archive, wanted_of
 from tsctl.restore.continuing import check_unchanged, continue_archive, hold_topics
-from tsctl.restore.documents import Done, GroupsSet, HostRecord, RestoreDirectory, RestorePlan, Seed
+from tsctl.restore.documents import Done, GroupsSet, HostRecord, RestorePlan, Seed
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
 from tsctl.restore.loss import due_by_retention
+from tsctl.restore.restore_directory import RestoreDirectory
 from tsctl.restore.texts import plan_text
 from tsctl.restore.transactions import Coordinated
 from tsctl.scan_options import IncarnationOption

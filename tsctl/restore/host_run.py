@@ -15,9 +15,10 @@ from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.archive_options import OpenArchive
 from tsctl.durable_files import check_space, disk_errors
 from tsctl.restore.chain import read_batches
-from tsctl.restore.documents import Done, HostRecord, PartitionPlan, RestoreDirectory, Staged
+from tsctl.restore.documents import Done, HostRecord, PartitionPlan, Staged
 from tsctl.restore.fetching import STAGING, STATE, PartitionFetch
 from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, write_checkpoints
+from tsctl.restore.restore_directory import RestoreDirectory
 
 _THREADS: Final = 4  # partitions that are fetched at once
 _INDEX_SHARE: Final = 200  # indexes need less than a part of this size of their segments

@@ -17,7 +17,7 @@ from ts_common.errors import CorruptData, OperatorError, PermanentError, QueryEr
 from ts_common.store.wrappers.bandwidth import Allowance
 from ts_reader.options.archive_name import name_archive
 from tsctl.archive_options import OpenArchive, open_archive
-from tsctl.restore.documents import RestoreDirectory
+from tsctl.restore.restore_directory import RestoreDirectory
 from tsctl.restore.texts import plan_text
 
 __all__ = ["brokers"]  # a fixture

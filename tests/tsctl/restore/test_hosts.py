@@ -24,17 +24,10 @@ from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from ts_reader.options.archive_name import name_archive
 from tsctl.archive_options import open_archive
-from tsctl.restore.documents import (
-    Created,
-    Done,
-    GroupsPlan,
-    RestoreDirectory,
-    RestorePlan,
-    Seed,
-    TopicPlan,
-)
+from tsctl.restore.documents import Created, Done, GroupsPlan, RestorePlan, Seed, TopicPlan
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host, place, replica_of
+from tsctl.restore.restore_directory import RestoreDirectory
 from tsctl.verify.kafka_cluster import ClusterAway
 
 TOPIC_ID = "5fWnyHqTQDqQDqQDqQDqQA"
