@@ -18,7 +18,7 @@ from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.config import zookeeper_options
 from ts_common.config.java_keys import find_java_key, is_of_collection
 from ts_common.config.keys import ENTROPY_BITS_KEY, STUCK_AFTER_MS
-from ts_common.config.setting_types import UPPER_CASE, HostNames, IoClass, Leadership, Patterns, Reporter
+from ts_common.config.setting_types import UPPER_CASE, HostNames, IoClass, Leadership, Patterns, Reporter, TailGroups
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
 from ts_common.store.option_table import OPTIONS, options_of, parse_options
@@ -28,6 +28,7 @@ from ts_common.wording import some
 
 KAFKA_CLIENT: Final = "ts.segment.uploader.kafka.client."
 REPORTER: Final = "metrics.reporter."
+TAIL_GROUP: Final = "ts.segment.uploader.tail.group."
 ALLOWED_HOSTS_KEY: Final = "ts.segment.uploader.http.allowed.hosts"
 _UNIT: Final = "unit"  # in a field's `json_schema_extra`: the unit of a number
 _MILLISECONDS: Final = 1000
@@ -132,6 +133,41 @@ class ClusterConfig(BaseModel):
         alias="ts.segment.uploader.metadata.snapshots",
         description="Whether the agent writes metadata snapshots: topics, configurations, quotas, ACLs, users "
         "without secrets, and offsets of consumer groups.",
+    )
+    tail_interval_ms: int = Field(
+        0,
+        ge=0,
+        le=60_000,
+        alias="ts.segment.uploader.tail.interval.ms",
+        description="Milliseconds between two packs of the live tail: records are visible that long after their "
+        "acknowledgement, plus a put. 0: no live tail. Switch it on once each agent of the cluster has this release.",
+        json_schema_extra={_UNIT: "ms"},
+    )
+    tail_topics_include: Patterns = Field(
+        (re.compile(".*"),),
+        alias="ts.segment.uploader.tail.topics.include",
+        description="Comma-separated regular expressions: the shipped topics that have a live tail.",
+        json_schema_extra=_CHANGEABLE,
+    )
+    tail_topics_exclude: Patterns = Field(
+        (),
+        alias="ts.segment.uploader.tail.topics.exclude",
+        description="Comma-separated regular expressions: topics without a live tail, even if included.",
+        json_schema_extra=_CHANGEABLE,
+    )
+    tail_groups: TailGroups = Field(
+        {},
+        alias="ts.segment.uploader.tail.group.*",
+        description="`tail.group.<name>=` comma-separated regular expressions: their topics share no pack with others, "
+        "so that an identity can be given this group's packs alone. The first name in byte order wins.",
+    )
+    tail_max_bytes_per_second: int | None = Field(
+        None,
+        ge=1024,
+        alias="ts.segment.uploader.tail.max.bytes.per.second",
+        description="Limit of the live tail's packs, in bytes per second. At the limit, readers see an earlier end. "
+        "Default: the limit of all uploads.",
+        json_schema_extra={**_CHANGEABLE, _UNIT: "bytes/s"},
     )
     # By the names in `ts_common.config.zookeeper_options`; it can contain passwords, hence no repr.
     zookeeper: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -244,9 +280,20 @@ class ClusterConfig(BaseModel):
 
     def ships(self, topic: str) -> bool:
         """Return whether the agent ships a topic: it is included and not excluded."""
-        return any(p.fullmatch(topic) for p in self.topics_include) and not any(
-            p.fullmatch(topic) for p in self.topics_exclude
-        )
+        return _selects(self.topics_include, self.topics_exclude, topic)
+
+    def tails(self, topic: str) -> bool:
+        """Return whether the agent ships a live tail of a topic."""
+        is_on = bool(self.tail_interval_ms) and self.ships(topic)
+        return is_on and _selects(self.tail_topics_include, self.tail_topics_exclude, topic)
+
+    def tail_group(self, topic: str) -> str | None:
+        """Return the group whose packs a topic's live tail shares; None without a group."""
+        return next((name for name, some in self.tail_groups.items() if any(p.fullmatch(topic) for p in some)), None)
+
+
+def _selects(include: Patterns, exclude: Patterns, topic: str) -> bool:
+    return any(p.fullmatch(topic) for p in include) and not any(p.fullmatch(topic) for p in exclude)
 
 
 KEYS: Final[Mapping[str, str]] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
@@ -357,6 +404,8 @@ def _known(
             known.setdefault(REPORTER + "*", {})[key.removeprefix(REPORTER)] = value
         elif key.startswith(KAFKA_CLIENT):
             known.setdefault(KAFKA_CLIENT + "*", {})[key.removeprefix(KAFKA_CLIENT)] = value
+        elif key.startswith(TAIL_GROUP):
+            known.setdefault(TAIL_GROUP + "*", {})[key.removeprefix(TAIL_GROUP)] = value
         elif key in KEYS:
             known[key] = value
         elif key in storage or key.startswith(zookeeper_options.PREFIX):

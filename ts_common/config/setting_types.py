@@ -12,6 +12,7 @@ _JAVA_LEADERSHIP: Final = {
     "com.pinterest.kafka.tieredstorage.uploader.leadership.ZookeeperLeadershipWatcher": "zookeeper",
     "com.pinterest.kafka.tieredstorage.uploader.leadership.KRaftLeadershipWatcher": "kraft",
 }
+_TAIL_GROUP: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # a part of a key
 _HOST_NAME: Final = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
@@ -60,10 +61,19 @@ def _host_names(value: object) -> tuple[str, ...]:
     return names
 
 
+def _tail_groups(value: object) -> dict[str, tuple[re.Pattern[str], ...]]:
+    groups = dict(value) if isinstance(value, dict) else {}
+    for name in groups:
+        if not _TAIL_GROUP.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a group; use at most 32 of a to z, 0 to 9, _ and -")
+    return {name: _patterns(groups[name]) for name in sorted(groups)}
+
+
 def _upper(value: object) -> str:
     return str(value).strip().upper()
 
 
+TailGroups = Annotated[dict[str, tuple[re.Pattern[str], ...]], BeforeValidator(_tail_groups)]
 Patterns = Annotated[tuple[re.Pattern[str], ...], BeforeValidator(_patterns)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 Leadership = Annotated[str | None, BeforeValidator(_leadership)]

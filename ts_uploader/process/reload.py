@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from ts_common.config import zookeeper_options
-from ts_common.config.cluster_config import KAFKA_CLIENT, REPORTER, ClusterConfig, is_changeable
+from ts_common.config.cluster_config import KAFKA_CLIENT, REPORTER, TAIL_GROUP, ClusterConfig, is_changeable
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.errors import ConfigurationError
 from ts_common.store.options import Endpoint
@@ -21,6 +21,7 @@ Reread = Callable[[], tuple[ClusterConfig, EndpointProvider]]
 _KEYS_BELOW = {
     "storage": "",
     "kafka_client": KAFKA_CLIENT,
+    "tail_groups": TAIL_GROUP,
     "reporter_options": REPORTER,
     "zookeeper": zookeeper_options.PREFIX,
 }  # fields that contain keys by name, and the prefix of these keys

@@ -51,6 +51,23 @@ def test_only_an_operators_reporter_class_has_keys_of_its_own() -> None:
             parse_config(properties, "prod.properties")
 
 
+def test_a_topic_has_a_live_tail_if_it_is_shipped_and_selected() -> None:
+    """Without an interval none has one; a topic's packs are those of the first group that matches it."""
+    prefix = "ts.segment.uploader."
+    selected = {
+        f"{prefix}kafka.topics.exclude": "secret",
+        f"{prefix}tail.topics.exclude": "bulk-.*",
+        f"{prefix}tail.group.pay": "pay-.*",
+        f"{prefix}tail.group.all-pay": "pay-.*,salary",
+    }
+    config, _ = parse_config(selected | {f"{prefix}tail.interval.ms": "700"}, "prod.properties")
+    assert [config.tails(topic) for topic in ("clicks", "secret", "bulk-1")] == [True, False, False]
+    assert [config.tail_group(topic) for topic in ("clicks", "salary", "pay-1")] == [None, "all-pay", "all-pay"]
+    assert not parse_config(selected, "prod.properties")[0].tails("clicks")
+    with pytest.raises(ConfigurationError, match="'a/b' is no name of a group"):
+        parse_config({f"{prefix}tail.group.a/b": "x"}, "prod.properties")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The error names the missing file, the others of its directory, and how the caller chooses one of them."""
     with pytest.raises(ConfigurationError, match=r"nowhere\.properties.*\n.*named <clusterId>\.properties$"):
