@@ -25,8 +25,14 @@ _MAX_OBJECTS: Final = 8  # whose indexes continue each other: far more entries t
 
 
 @dataclass
-class _Index:
-    """The first bytes of an object with an index; each block is decoded when an entry of it is needed."""
+class Index:
+    """The first bytes of an object with an index; each block is decoded when an entry of it is needed.
+
+    Attributes:
+        name: of the object below its log.
+        key: of the object.
+        data: its first bytes.
+    """
 
     name: str
     key: str
@@ -34,7 +40,13 @@ class _Index:
     data: bytes
     decoded: dict[int, tuple[TailEntry, ...]] = field(default_factory=dict)
 
+    def entries(self) -> Iterator[TailEntry]:
+        """Yield all entries; raise CorruptData for a damaged block."""
+        for position, block in self.head.positions():
+            yield from self._decoded(position, block)
+
     def entries_of(self, directory: str) -> Iterator[TailEntry]:
+        """Yield the entries of a directory; raise CorruptData for a damaged block."""
         for position, block in self.head.blocks_of(directory):
             if position not in self.decoded:
                 self.decoded[position] = self._decoded(position, block)
@@ -55,7 +67,7 @@ class TailLogs:
         self._keys = keys
         self._lock = threading.Lock()  # guards the locks of the logs
         self._of_log: dict[str, threading.Lock] = {}
-        self._logs: dict[str, tuple[_Index, ...]] = {}
+        self._logs: dict[str, tuple[Index, ...]] = {}
 
     def chain(self, keys: PartitionKeys, commit: Commit) -> Chain:
         """Return what continues a partition from the next offset of its commit on.
@@ -77,36 +89,44 @@ class TailLogs:
         ]
         return join(commit, entries)
 
-    def _read_once(self, log: str) -> tuple[_Index, ...]:
+    def _read_once(self, log: str) -> tuple[Index, ...]:
         with self._lock:
             of_log = self._of_log.setdefault(log, threading.Lock())
         with of_log:
             if log not in self._logs:
-                self._logs[log] = tuple(self._read(log))
+                self._logs[log] = tuple(read_indexes(self._store, self._keys, log))
             return self._logs[log]
 
-    def _read(self, log: str) -> Iterator[_Index]:
-        prefix = self._keys.tail(log)
-        listed = self._store.list(prefix + PACKS_DIRECTORY)
-        newest = next((info for info in listed if pack_number(info.key.removeprefix(prefix)) is not None), None)
-        name = None if newest is None else newest.key.removeprefix(prefix)
-        for _ in range(_MAX_OBJECTS):
-            if name is None:
-                return
-            index = self._index(log, prefix, name, newest)
-            yield index
-            name, newest = index.head.before, None
+
+def read_indexes(store: ObjectStore, keys: ClusterKeys, log: str) -> Iterator[Index]:
+    """Yield the indexes of a log: that of the newest pack, then those that continue it.
+
+    Raises:
+        CorruptData, NewerFormat, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: as `TailLogs.chain`.
+    """
+    prefix = keys.tail(log)
+    listed = store.list(prefix + PACKS_DIRECTORY)
+    newest = next((info for info in listed if pack_number(info.key.removeprefix(prefix)) is not None), None)
+    name = None if newest is None else newest.key.removeprefix(prefix)
+    for _ in range(_MAX_OBJECTS):
+        if name is None:
+            return
+        index = _index(store, log, prefix, name, newest)
+        yield index
+        name, newest = index.head.before, None
+    if name is not None:
         raise CorruptData(f"{prefix}: more than {_MAX_OBJECTS} indexes continue each other")
 
-    def _index(self, log: str, prefix: str, name: str, info: ObjectInfo | None) -> _Index:
-        key = prefix + name
-        if info is None:
-            info = self._store.head(key)
-        data, _ = self._store.get(key, ByteRange(0, max(1, min(info.size, HEAD_BYTES))))
-        head = decode_head(data, key)
-        if head.log != log or pack_number(name) not in {None, head.number}:
-            raise CorruptData(f"{key}: it names pack {head.number} of log {head.log}")
-        return _Index(name, key, head, data)
+
+def _index(store: ObjectStore, log: str, prefix: str, name: str, info: ObjectInfo | None) -> Index:
+    key = prefix + name
+    if info is None:
+        info = store.head(key)
+    data, _ = store.get(key, ByteRange(0, max(1, min(info.size, HEAD_BYTES))))
+    head = decode_head(data, key)
+    if head.log != log or pack_number(name) not in {None, head.number}:
+        raise CorruptData(f"{key}: it names pack {head.number} of log {head.log}")
+    return Index(name, key, head, data)
 
 
 def tail_ranges(keys: PartitionKeys, chain: Chain) -> tuple[ReadRange, ...]:

@@ -119,11 +119,16 @@ class PackHead:
         """Position of the first batch."""
         return self.start + sum(block.length for block in self.blocks)
 
+    def positions(self) -> Iterator[tuple[int, Block]]:
+        """Yield each block with its position."""
+        yield from zip(
+            accumulate((block.length for block in self.blocks), initial=self.start), self.blocks, strict=False
+        )
+
     def blocks_of(self, directory: str) -> Iterator[tuple[int, Block]]:
         """Yield the blocks that can have rows of a directory, each with its position."""
-        positions = accumulate((block.length for block in self.blocks), initial=self.start)
         followers = [*(block.directory for block in self.blocks[1:]), None]
-        for position, block, following in zip(positions, self.blocks, followers, strict=False):
+        for (position, block), following in zip(self.positions(), followers, strict=False):
             if block.directory <= directory and (following is None or directory <= following):
                 yield position, block
 
