@@ -98,15 +98,24 @@ class TailLogs:
             return self._logs[log]
 
 
+def newest_pack(store: ObjectStore, keys: ClusterKeys, log: str) -> ObjectInfo | None:
+    """Return the newest pack of a log, by a listing; None without one.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    prefix = keys.tail(log)
+    listed = store.list(prefix + PACKS_DIRECTORY)
+    return next((info for info in listed if pack_number(info.key.removeprefix(prefix)) is not None), None)
+
+
 def read_indexes(store: ObjectStore, keys: ClusterKeys, log: str) -> Iterator[Index]:
     """Yield the indexes of a log: that of the newest pack, then those that continue it.
 
     Raises:
         CorruptData, NewerFormat, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: as `TailLogs.chain`.
     """
-    prefix = keys.tail(log)
-    listed = store.list(prefix + PACKS_DIRECTORY)
-    newest = next((info for info in listed if pack_number(info.key.removeprefix(prefix)) is not None), None)
+    prefix, newest = keys.tail(log), newest_pack(store, keys, log)
     name = None if newest is None else newest.key.removeprefix(prefix)
     for _ in range(_MAX_OBJECTS):
         if name is None:

@@ -7,11 +7,11 @@ Version 4 has the leader epoch (KIP-320), and its structures no tagged fields, a
 """
 
 import struct
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from ts_common.broker_connection.connection import Api, BrokerConnection
-from ts_common.broker_connection.encoding import Reader, string
+from ts_common.broker_connection.encoding import string
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 
@@ -40,28 +40,54 @@ class OffsetAnswer(NamedTuple):
     epoch: int
 
 
-def list_offsets(
-    connection: BrokerConnection, leader_epochs: Mapping[TopicPartition, int], time: int
-) -> dict[TopicPartition, OffsetAnswer]:
-    """Return an offset of each partition. The broker can answer in any order.
+class OffsetRequests:
+    """Requests for one offset of each of some partitions, encoded once; `send` can be repeated.
 
     Args:
         leader_epochs: by partition, the leader epoch that its leader must have; `NO_EPOCH` for any.
         time: `EARLIEST` or `LATEST`; the latest one is the high watermark.
-
-    Raises:
-        NoAnswer, CorruptData, UnsupportedRequest: as `BrokerConnection.request`.
     """
-    found: dict[TopicPartition, OffsetAnswer] = {}
-    names = sorted(leader_epochs)
-    for first in range(0, len(names), _AT_ONCE):
-        some = names[first : first + _AT_ONCE]
-        body = _REPLICA_AND_ISOLATION + _encoded({name: leader_epochs[name] for name in some}, time)
-        found |= _answered(connection.request(Api.LIST_OFFSETS, _VERSION, body))
-        if missing := {*some} - found.keys():
-            raise CorruptData(
-                f"{connection.name}: ListOffsets: the answer lacks {len(missing)} of {len(some)} partitions"
-            )
+
+    def __init__(self, leader_epochs: Mapping[TopicPartition, int], time: int) -> None:
+        names = sorted(leader_epochs)
+        self._requests = [
+            (len(some), _REPLICA_AND_ISOLATION + _encoded({name: leader_epochs[name] for name in some}, time))
+            for some in (names[first : first + _AT_ONCE] for first in range(0, len(names), _AT_ONCE))
+        ]
+
+    def send(self, connection: BrokerConnection) -> Iterator[tuple[str, list[tuple[int, int, int, int, int]]]]:
+        """Yield each topic of an answer, with number, error, time, offset and epoch of its partitions.
+
+        The broker answers in any order, and may name a topic twice.
+
+        Raises:
+            NoAnswer, CorruptData, UnsupportedRequest: as `BrokerConnection.request`; an answer of fewer partitions
+                than requested is damaged.
+        """
+        for wanted, body in self._requests:
+            answer = connection.request(Api.LIST_OFFSETS, _VERSION, body)
+            answer.int32()
+            count = 0
+            for _ in range(answer.int32()):
+                topic = answer.string() or ""
+                rows: list[Any] = [*answer.structs(_ANSWER)]
+                count += len(rows)
+                yield topic, rows
+            if count < wanted:
+                raise CorruptData(f"{connection.name}: ListOffsets: the answer has {count} of {wanted} partitions")
+
+
+def list_offsets(
+    connection: BrokerConnection, leader_epochs: Mapping[TopicPartition, int], time: int
+) -> dict[TopicPartition, OffsetAnswer]:
+    """Return an offset of each partition; the arguments and errors are those of `OffsetRequests`."""
+    found = {
+        TopicPartition(topic, number): OffsetAnswer(error, offset, epoch)
+        for topic, rows in OffsetRequests(leader_epochs, time).send(connection)
+        for number, error, _, offset, epoch in rows
+    }
+    if missing := leader_epochs.keys() - found.keys():
+        raise CorruptData(f"{connection.name}: ListOffsets: the answer lacks {min(map(str, missing))}")
     return found
 
 
@@ -73,19 +99,3 @@ def _encoded(leader_epochs: Mapping[TopicPartition, int], time: int) -> bytes:
     for topic, wanted in topics.items():
         parts += [string(topic), _COUNT.pack(len(wanted)), *wanted]
     return b"".join(parts)
-
-
-def _answered(answer: Reader) -> dict[TopicPartition, OffsetAnswer]:
-    answer.int32()
-
-    def topic() -> dict[TopicPartition, OffsetAnswer]:
-        name = answer.string() or ""
-        return {
-            TopicPartition(name, number): OffsetAnswer(error, offset, epoch)
-            for number, error, _, offset, epoch in answer.structs(_ANSWER)
-        }
-
-    found: dict[TopicPartition, OffsetAnswer] = {}
-    for each in answer.array(topic):
-        found |= each
-    return found

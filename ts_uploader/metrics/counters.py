@@ -28,6 +28,7 @@ _UPLOAD_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 # A commit waits for the broker's next checkpoint, 5 s apart; hours are those of an outage.
 _COMMIT_LAG_BUCKETS = (1, 2.5, 5, 7.5, 10, 15, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
 _SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_TAIL_BUCKETS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 UPLOADS, COMMITS, LOOKUPS = "uploads", "commits", "lookups"
 GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
@@ -35,6 +36,7 @@ GAP_TOPIC_DELETED, GAP_UNRECORDED = "topic_deleted", "unrecorded"
 
 CHECK_STORES, WRITE_ENDS, LIST_REPAIRS = "CheckStores", "WriteEnds", "ListRepairs"
 WRITE_SNAPSHOT = "WriteSnapshot"
+SHIP_TAIL, MERGE_TAIL, DELETE_TAIL = "ShipTail", "MergeTail", "DeleteTail"
 
 _OPERATIONS = {
     ReadPosition.__name__: "read from the store where to continue",
@@ -49,6 +51,9 @@ _OPERATIONS = {
     Repair.__name__: "repair what a request names",
     LIST_REPAIRS: "list the requests to repair",
     WRITE_SNAPSHOT: "write a metadata snapshot, unless another agent did",
+    SHIP_TAIL: "ship a pack of the live tail, or read a partition for it",
+    MERGE_TAIL: "merge packs of the live tail",
+    DELETE_TAIL: "delete packs of the live tail that nothing leads to",
 }
 _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) removed the segments before they were shipped",
@@ -186,6 +191,20 @@ class Metrics:
             "snapshot_timestamp_seconds",
             "Time of the last metadata snapshot that the agent wrote, or found, in seconds since the epoch; 0 before "
             "the first, and if snapshots are off.",
+        )
+        self.tail_packs = self._counter("tail_packs", "Packs of the live tail that the agent put.")
+        self.tail_bytes = self._counter("tail_bytes", "Bytes of batches in packs of the live tail.")
+        self.tail_merged_bytes = self._counter(
+            "tail_merged_bytes", "Bytes of batches that merges of packs of the live tail sent again."
+        )
+        self.tail_deleted = self._counter(
+            "tail_deleted_objects", "Objects of the live tail that the agent deleted, because merges replaced them."
+        )
+        self.tail_seconds = self._histogram(
+            "tail_seconds",
+            "Seconds from the request for high watermarks to the answer of the pack's put, when readers see its "
+            "records. A record waits up to an interval before.",
+            _TAIL_BUCKETS,
         )
         self.scan_seconds = self._histogram(
             "scan_seconds", "Seconds of one scan of all log dirs; the agent scans every half minute.", _SCAN_BUCKETS

@@ -4,11 +4,15 @@ The broker answers in the leader epoch that the request names: a broker that has
 new leader does not answer before its high watermark reached the offset where its leadership begins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from ts_common.broker_connection.connection import BrokerConnection
-from ts_common.broker_connection.list_offsets import LATEST, list_offsets
+from ts_common.broker_connection.list_offsets import LATEST, OffsetRequests, list_offsets
+from ts_common.broker_connection.security import Security
 from ts_common.model import TopicPartition
+
+_ANSWER_SECONDS: Final = 5.0
 
 
 def high_watermarks(
@@ -25,3 +29,75 @@ def high_watermarks(
         for name, answer in found.items()
         if name in leader_epochs and not answer.error and answer.epoch == leader_epochs[name]
     }
+
+
+class HighWatermarks:
+    """The high watermarks of the same partitions, requested again and again over one connection.
+
+    Ten thousand answers arrive each interval, and few differ from the last one. So requests are encoded once, and only
+    differences become objects.
+
+    Args:
+        security: returns how to connect to the broker.
+    """
+
+    def __init__(self, security: Callable[[], Security]) -> None:
+        self._security = security
+        self._connection: BrokerConnection | None = None
+        self._is_closed = False
+        self._epochs: Mapping[TopicPartition, int] = {}
+        self._requests = OffsetRequests({}, LATEST)
+        self._known: dict[str, dict[int, list[int]]] = {}  # by topic and number: epoch, high watermark
+
+    def request(self, leader_epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the high watermarks that differ from the last answer, each in the leader epoch of its partition.
+
+        Args:
+            leader_epochs: an object that no caller changes later.
+
+        Raises:
+            NoAnswer, LoginRejected, CorruptData, UnsupportedRequest, ConfigurationError: as `BrokerConnection`. The
+                next call connects again, and returns all.
+        """
+        if leader_epochs is not self._epochs or self._connection is None:
+            self._epochs = leader_epochs
+            self._requests = OffsetRequests(leader_epochs, LATEST)
+            before, self._known = self._known, {}
+            for name, epoch in leader_epochs.items():
+                last = before.get(name.topic, {}).get(name.partition, [epoch, -1])
+                same = self._connection is not None and last[0] == epoch
+                self._known.setdefault(name.topic, {})[name.partition] = last if same else [epoch, -1]
+        try:
+            if self._connection is None:
+                self._connection = BrokerConnection(self._security(), _ANSWER_SECONDS, opening=self._opening)
+            return self._differences(self._connection)
+        except BaseException:
+            self._drop()
+            raise
+
+    def close(self) -> None:
+        """End a request soon, and prevent further ones; any thread may call it."""
+        self._is_closed = True
+        if (connection := self._connection) is not None:
+            connection.close()
+
+    def _differences(self, connection: BrokerConnection) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for topic, rows in self._requests.send(connection):
+            known = self._known.get(topic, {})
+            for number, error, _, offset, epoch in rows:
+                last = known.get(number)
+                if last is not None and not error and offset != last[1] and epoch == last[0]:
+                    last[1] = offset
+                    found[TopicPartition(topic, number)] = offset
+        return found
+
+    def _opening(self, connection: BrokerConnection) -> None:
+        self._connection = connection
+        if self._is_closed:
+            connection.close()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

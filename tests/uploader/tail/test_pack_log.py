@@ -1,0 +1,260 @@
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from awscrt.checksums import crc32c
+
+from ts_common.archive.commit import Commit, Live
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.object_keys import ClusterKeys, pack_name
+from ts_common.archive.tail_chain import Aborted, TailEntry
+from ts_common.archive.tail_logs import read_indexes
+from ts_common.errors import CorruptData
+from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_common.store.factory import open_store
+from ts_uploader.tail import merging, pack_log
+from ts_uploader.tail.merging import Merged, Merger, plan_merge, plan_sweep
+from ts_uploader.tail.needed import Needed
+from ts_uploader.tail.pack_log import GRACE_SECONDS, LogMoved, PackLog
+
+KEYS = ClusterKeys("prod")
+EPOCH = 5
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    with open_store(tmp_path.as_uri()) as opened:
+        yield opened
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def entry(directory: str, start: int, data: bytes, position: int = 0, epoch: int = EPOCH) -> TailEntry:
+    """Return an entry whose batches are one byte an offset; every tenth one ends an aborted transaction."""
+    end = start + len(data)
+    epochs, aborted = ((epoch, start),), aborted_in(start, end)
+    return TailEntry(directory, epoch, start, end, "", position, len(data), crc32c(data), epochs, end, aborted, 1, 1)
+
+
+def aborted_in(start: int, end: int) -> tuple[Aborted, ...]:
+    return tuple(Aborted(7, offset, offset) for offset in range(start, end) if offset % 10 == 0)
+
+
+def commit(next_offset: int, epoch: int = EPOCH, former: tuple[tuple[str, int], ...] = ()) -> Commit:
+    live = Live("1", former, EpochHistory())
+    return Commit(0, next_offset, epoch, EpochHistory(), None, None, 1, 0, "", live=live)
+
+
+def rows_of(store: ObjectStore) -> list[TailEntry]:
+    """Return the entries that a reader finds."""
+    return [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
+
+
+def content(store: ObjectStore, rows: list[TailEntry]) -> dict[str, dict[int, int]]:
+    """Return the byte of each offset by directory, as a reader of these entries gets them."""
+    found: dict[str, dict[int, int]] = {}
+    for row in rows:
+        data = store.get(KEYS.tail("1") + row.object)[0][row.position : row.position + row.length]
+        assert (crc32c(data), len(data)) == (row.crc32c, row.end - row.start)
+        assert row.aborted == tuple(
+            Aborted(7, offset, offset) for offset in range(row.start, row.end) if not offset % 10
+        )
+        found.setdefault(row.directory, {}).update(zip(range(row.start, row.end), data, strict=True))
+    return found
+
+
+@dataclass
+class Agent:
+    """One process, with partitions that only grow; commits move along."""
+
+    store: ObjectStore
+    clock: Clock
+    ends: dict[str, int] = field(default_factory=dict)
+    nexts: dict[str, int] = field(default_factory=dict)
+
+    def start(self) -> None:
+        self.log = PackLog(self.store, KEYS, "1", self.clock)
+        self.needed = Needed("1", self.clock)
+        self.log.read()
+
+    def put(self, chance: random.Random, truth: dict[str, dict[int, int]]) -> None:
+        entries, batches = list[TailEntry](), list[bytes]()
+        for directory in chance.sample(["t-0", "t-1", "u~x-0"], chance.randint(0, 3)):
+            start, data = self.ends.get(directory, 0), chance.randbytes(chance.randint(1, 40))
+            entries.append(entry(directory, start, data, sum(map(len, batches))))
+            batches.append(data)
+            truth.setdefault(directory, {}).update(enumerate(data, start))
+            self.ends[directory] = start + len(data)
+        self.log.put(1, entries, batches)
+
+    def merge(self, *, sweep: bool) -> None:
+        plan = (plan_sweep if sweep else plan_merge)(self.log, self.needed.needs)
+        if plan is not None:
+            merged = Merged()
+            Merger(self.store, KEYS, "1").run(plan, merged)
+            self.log.take_merge(plan.packs, merged.levels, merged.made)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_readers_find_each_entry_that_they_need_whatever_is_merged_and_deleted(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Also those that read an index up to a grace ago; nothing that the newest pack does not need stays for long."""
+    for name, value in {"PACKS": 3, "_GENERATIONS": 2, "_LEVELS": 3, "_ROWS": 12}.items():
+        monkeypatch.setattr(merging, name, value)
+    for name, value in {"_OBJECT_BYTES": 150, "_JOINED_BYTES": 100, "_LARGE_BYTES": 60, "_PIECE": 16}.items():
+        monkeypatch.setattr(merging, name, value)
+    monkeypatch.setattr(pack_log, "_WIDE_EVERY", 2)
+    chance, clock = random.Random(seed), Clock()
+    truth: dict[str, dict[int, int]] = {}
+    agent = Agent(store, clock)
+    agent.start()
+    readers: list[tuple[float, dict[str, int], list[TailEntry]]] = []
+    for step in range(150):
+        clock.now += chance.choice((1, 10, GRACE_SECONDS / 10))
+        agent.put(chance, truth)
+        if chance.random() < 0.2:
+            agent.nexts |= {name: chance.randint(agent.nexts.get(name, 0), end) for name, end in agent.ends.items()}
+        for name, next_offset in agent.nexts.items():
+            agent.needed.note(name, commit(next_offset))
+        if chance.random() < 0.7:
+            agent.merge(sweep=chance.random() < 0.3)
+        agent.log.delete()
+        if chance.random() < 0.05:
+            agent.start()
+        readers.append((clock.now, dict(agent.nexts), rows_of(store)))
+        readers = [each for each in readers if each[0] > clock.now - GRACE_SECONDS]
+        _, nexts, rows = chance.choice(readers)
+        found = content(store, rows) if step % 3 == 0 else {}
+        for directory, bytes_of in found.items():
+            end = max(bytes_of)
+            needed = {at: byte for at, byte in truth[directory].items() if nexts.get(directory, 0) <= at <= end}
+            assert {at: bytes_of.get(at) for at in needed} == needed
+    for directory, end in agent.ends.items():
+        agent.needed.note(directory, commit(end))
+    for _ in range(8):
+        clock.now += GRACE_SECONDS
+        agent.merge(sweep=True)
+        agent.log.put(1, (), ())
+        agent.merge(sweep=False)
+        agent.log.put(1, (), ())
+        agent.log.delete()
+        for directory, end in agent.ends.items():
+            agent.needed.note(directory, commit(end))
+    clock.now += 1
+    agent.log.put(1, (), ())
+    agent.log.delete()
+    assert rows_of(store) == []
+    assert len(list(store.list(KEYS.tail("1")))) < 8
+
+
+def test_a_second_process_of_the_agent_replaces_no_pack(store: ObjectStore) -> None:
+    """The later one reads the log again, and continues after the other's entries."""
+    first, second = PackLog(store, KEYS, "1"), PackLog(store, KEYS, "1")
+    first.read()
+    second.read()
+    first.put(1, [entry("t-0", 0, b"abc")], [b"abc"])
+    for _ in range(2):  # it stays unusable until it is read
+        with pytest.raises(LogMoved):
+            second.put(1, [entry("t-1", 0, b"xy")], [b"xy"])
+    second.read()
+    second.put(1, [entry("t-1", 0, b"xy")], [b"xy"])
+    assert [(row.directory, row.object) for row in rows_of(store)] == [("t-0", pack_name(1)), ("t-1", pack_name(2))]
+
+
+def test_a_pack_of_a_process_that_was_suspended_does_not_count(store: ObjectStore) -> None:
+    """Its number may have been freed by a deletion, so it reads the log before it ships on."""
+    clock = Clock()
+
+    class Slow(PackLog):
+        def _look(self) -> None:
+            super()._look()
+            clock.now += GRACE_SECONDS / 2 + 1
+
+    log = Slow(store, KEYS, "1", clock)
+    log.read()
+    clock.now += GRACE_SECONDS
+    with pytest.raises(LogMoved, match="601 s after the last look"):
+        log.put(1, [entry("t-0", 0, b"abc")], [b"abc"])
+    assert list(log.rows) == []
+    log.read()
+    assert [row.end for row in log.rows] == [3]
+
+
+def test_a_log_without_records_for_hours_is_looked_at_before_the_next_pack(store: ObjectStore) -> None:
+    """A pack that another process put meanwhile is found; without one the pack counts."""
+    clock = Clock()
+    log, other = PackLog(store, KEYS, "1", clock), PackLog(store, KEYS, "1", clock)
+    log.read()
+    clock.now += 10 * GRACE_SECONDS
+    log.put(1, [entry("t-0", 0, b"abc")], [b"abc"])
+    assert [row.end for row in log.rows] == [3]
+    other.read()
+    other.put(1, (), ())
+    clock.now += 10 * GRACE_SECONDS
+    with pytest.raises(LogMoved, match="another process"):
+        log.put(1, (), ())
+
+
+def test_nothing_is_deleted_before_a_look_at_the_log_a_grace_later(store: ObjectStore) -> None:
+    """A second process may have put a pack since, which leads to it."""
+    clock = Clock()
+    store.put(KEYS.tail("1") + "merged/1-aaaaaaaa", b"of a merge that was killed", condition=IfAbsent())
+    log = PackLog(store, KEYS, "1", clock)
+    log.read()
+    clock.now += GRACE_SECONDS / 3
+    assert log.delete() == 0
+    log.put(1, (), ())
+    for _ in range(2):
+        assert log.delete() == 0
+        clock.now += GRACE_SECONDS / 3
+        log.put(1, (), ())
+    clock.now += GRACE_SECONDS
+    assert log.delete() == 1
+    assert [info.key for info in store.list(KEYS.tail("1") + "merged/")] == []
+
+
+def test_a_merge_of_a_damaged_object_changes_nothing(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entries keep their CRC-32C, so that each reader finds the damage."""
+    monkeypatch.setattr(merging, "PACKS", 1)
+    log = PackLog(store, KEYS, "1")
+    log.read()
+    log.put(1, [entry("t-0", 0, b"abc")], [b"abc"])
+    key = KEYS.tail("1") + pack_name(1)
+    store.put(key, store.get(key)[0].replace(b"abc", b"abd"))
+    plan, merged = plan_merge(log, lambda _: True), Merged()
+    assert plan is not None
+    with pytest.raises(CorruptData, match=r"the bytes of t-0 \[0,3\) have another CRC-32C"):
+        Merger(store, KEYS, "1").run(plan, merged)
+    assert merged.made == []
+
+
+def test_an_entry_is_needed_until_a_commit_of_a_grace_ago_does_without_it() -> None:
+    """Its end is covered, at no lower epoch; or a later leadership does not name it."""
+    clock = Clock()
+    shipped = entry("t-0", 0, b"abc")
+
+    def needs(*commits: Commit, age: float = GRACE_SECONDS) -> bool:
+        needed = Needed("1", clock)
+        for each in commits:
+            needed.note("t-0", each)
+            clock.now += age
+        return needed.needs(shipped)
+
+    assert needs()
+    assert needs(commit(3), age=GRACE_SECONDS - 1)
+    assert not needs(commit(3))
+    assert needs(commit(2))
+    assert needs(commit(3, epoch=4))
+    assert not needs(commit(0, epoch=6))
+    assert needs(commit(0, epoch=6, former=(("1", 5),)))
+    assert not needs(commit(0, epoch=6, former=(("2", 5),)))
+    assert needs(commit(0), commit(3), age=GRACE_SECONDS / 2)  # the newest of a grace ago decides

@@ -1,0 +1,188 @@
+"""The partitions whose tail this agent ships to one log: what each has shipped, and what waits.
+
+A partition is shipped from this leadership's own commit on (tail rule 1), which names the log. It continues where the
+chain of that commit ends (tail rule 2). While that commit is not known, only the high watermark is requested: the
+position of a partition that is written to is read before its turn.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.model import TopicPartition
+from ts_uploader.messages.tasks import Position
+from ts_uploader.tail.live_log import LiveLog, Piece
+from ts_uploader.tracking.backlog import Backlog
+
+
+class OwnCommit(NamedTuple):
+    """A commit of the leadership that ships, and the keys of its incarnation."""
+
+    commit: Commit
+    keys: PartitionKeys
+
+
+@dataclass(slots=True, eq=False)
+class LedPartition:
+    """One partition in one leadership.
+
+    Attributes:
+        epoch: leader epoch of the leadership.
+        own: this leadership's newest commit; None while it is not known.
+        high: its high watermark, as last answered; -1 before that.
+        since: since when records above `end` are known to be acknowledged, seconds of a monotonic clock; None without.
+        is_beginning: whether it has not reached its high watermark yet in this leadership.
+    """
+
+    partition: TopicPartition
+    directory: Path
+    epoch: int
+    own: OwnCommit | None = None
+    high: int = -1
+    since: float | None = None
+    is_beginning: bool = True
+    _log: LiveLog | None = None
+
+    @property
+    def end(self) -> int | None:
+        """Where the next entry begins; None while the chain has to be read."""
+        return None if self._log is None else self._log.end
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether records above its end are acknowledged, and this leadership has its commit."""
+        if self.own is None:
+            return False
+        return self.high > (self.own.commit.next_offset if self._log is None else self._log.end)
+
+    def take_commit(self, own: OwnCommit) -> None:
+        """Continue with a later commit of this leadership."""
+        before, self.own = self.own, own
+        following = own.commit.next_offset
+        went_back = before is None or before.commit.next_offset > following
+        if before is None or went_back or own.commit.lineage != before.commit.lineage:
+            self._log = None
+        elif self._log is not None and following > self._log.end:
+            self.continue_at(following)
+
+    def continue_at(self, end: int | None) -> None:
+        """Begin the next entry at an offset; None: where the chain ends, which has to be read."""
+        self._log = None if end is None else LiveLog(self.directory, self.epoch, end)
+
+    def read(self, most: int) -> Piece | None:
+        """Return the next batches, as `LiveLog.read` does. After an error the log is opened again."""
+        if self._log is None:
+            return None
+        try:
+            return self._log.read(self.high, most)
+        except BaseException:
+            self.continue_at(self._log.end)
+            raise
+
+    def take(self, piece: Piece) -> None:
+        """Continue after a piece, which the store has."""
+        if self._log is not None:
+            self._log.take(piece)
+
+
+class LedPartitions:
+    """All partitions of one log.
+
+    Attributes:
+        waiting: those with `is_waiting`.
+
+    Args:
+        log: its name.
+        selects: whether a topic's tail is shipped to the log.
+    """
+
+    def __init__(self, log: str, selects: Callable[[str], bool]) -> None:
+        self.waiting: dict[TopicPartition, LedPartition] = {}
+        self._log = log
+        self._selects = selects
+        self._led: dict[TopicPartition, LedPartition] = {}
+        self._seen: Mapping[TopicPartition, Backlog] = {}
+        self._epochs: Mapping[TopicPartition, int] = {}
+
+    def __iter__(self) -> Iterator[LedPartition]:
+        return iter(self._led.values())
+
+    def __len__(self) -> int:
+        return len(self._led)
+
+    @property
+    def epochs(self) -> Mapping[TopicPartition, int]:
+        """The leader epoch of each; another object after a change."""
+        return self._epochs
+
+    def update(self, backlog: Mapping[TopicPartition, Backlog], now: float) -> None:
+        """Accept the tracker's view of all partitions that this broker leads."""
+        if backlog is self._seen:
+            return
+        seen, self._seen = self._seen, backlog
+        is_changed = False
+        for partition, known in backlog.items():
+            if known is not seen.get(partition):
+                is_changed |= self._update(partition, known, now)
+        for partition in self._led.keys() - backlog.keys():
+            is_changed |= self._drop(partition)
+        if is_changed:
+            self._epochs = {partition: led.epoch for partition, led in self._led.items()}
+
+    def note(self, high_watermarks: Mapping[TopicPartition, int], now: float) -> list[LedPartition]:
+        """Accept new high watermarks; return the partitions that have one and no commit of this leadership."""
+        unread = []
+        for partition, high in high_watermarks.items():
+            led = self._led.get(partition)
+            if led is not None and led.high != high:
+                led.high = high
+                self.look(led, now)
+                if led.own is None:
+                    unread.append(led)
+        return unread
+
+    def look(self, led: LedPartition, now: float) -> None:
+        """Note whether a partition waits now."""
+        if not led.is_waiting:
+            self.waiting.pop(led.partition, None)
+            led.since = None
+            led.is_beginning &= led.own is None or led.high < 0
+        elif led.partition not in self.waiting:
+            self.waiting[led.partition] = led
+            led.since = now
+
+    def begin_again(self, now: float) -> None:
+        """Have all chains read again: what the store has is unknown."""
+        for led in self._led.values():
+            led.continue_at(None)
+            self.look(led, now)
+
+    def _update(self, partition: TopicPartition, known: Backlog, now: float) -> bool:
+        """Accept the tracker's view of one partition; return whether the leader epochs changed."""
+        epoch, position = known.listing.last_epoch.epoch, known.position
+        if epoch is None or not self._selects(partition.topic):
+            return self._drop(partition)
+        led = self._led.get(partition)
+        is_new = led is None or (led.epoch, led.directory) != (epoch, known.listing.directory)
+        if led is None or is_new:
+            self._drop(partition)
+            led = self._led[partition] = LedPartition(partition, known.listing.directory, epoch)
+        own = self._own(position, epoch)
+        if own is not None and (led.own is None or own.commit is not led.own.commit):
+            led.take_commit(own)
+            self.look(led, now)
+        return is_new
+
+    def _own(self, position: Position | None, epoch: int) -> OwnCommit | None:
+        """Return the commit of a position if it is of the leadership, and names this log."""
+        commit = None if position is None else position.commit
+        if position is None or not isinstance(commit, Commit) or commit.live is None:
+            return None
+        return OwnCommit(commit, position.keys) if (commit.epoch, commit.live.log) == (epoch, self._log) else None
+
+    def _drop(self, partition: TopicPartition) -> bool:
+        self.waiting.pop(partition, None)
+        return self._led.pop(partition, None) is not None

@@ -1,0 +1,70 @@
+"""Which entries a reader can still need (tail rule 5, clause 2).
+
+A reader that has read a commit reads the packs later. So an entry is needed until a commit that was read a grace ago
+does without it: its next offset is at or above the entry's end, at a leader epoch that is not lower; or its leader
+epoch is higher, and it does not name the entry's leadership.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.archive.commit import Commit
+from ts_common.archive.tail_chain import TailEntry
+from ts_uploader.tail.pack_log import GRACE_SECONDS
+
+_APART_SECONDS: Final = GRACE_SECONDS / 4  # between two commits of a directory that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What counts of a commit that was read."""
+
+    at: float
+    next_offset: int
+    epoch: int
+    former: tuple[tuple[str, int], ...]
+
+
+class Needed:
+    """The commits that one log's agent has read, by directory.
+
+    Args:
+        log: name of the log.
+        seconds: a clock that counts suspension.
+    """
+
+    def __init__(self, log: str, seconds: Callable[[], float]) -> None:
+        self._log = log
+        self._seconds = seconds
+        self._seen: dict[str, list[_Seen]] = {}
+
+    def note(self, directory: str, commit: Commit) -> None:
+        """Note the commit that a directory has now."""
+        now = self._seconds()
+        seen = self._seen.setdefault(directory, [])
+        if seen and now - seen[-1].at < _APART_SECONDS:
+            return
+        seen.append(_Seen(now, commit.next_offset, commit.epoch, () if commit.live is None else commit.live.former))
+        old = [each for each in seen if each.at <= now - GRACE_SECONDS]
+        del seen[: len(old) - 1]  # the newest of them decides
+
+    def age(self, directory: str) -> float | None:
+        """Return the seconds since a directory's commit was noted; None if it never was."""
+        seen = self._seen.get(directory)
+        return self._seconds() - seen[-1].at if seen else None
+
+    def forget_others(self, directories: set[str]) -> None:
+        """Forget the directories that are not among these."""
+        for directory in self._seen.keys() - directories:
+            del self._seen[directory]
+
+    def needs(self, entry: TailEntry) -> bool:
+        """Return whether a reader can still need an entry."""
+        due = self._seconds() - GRACE_SECONDS
+        old = next((each for each in reversed(self._seen.get(entry.directory, ())) if each.at <= due), None)
+        if old is None:
+            return True
+        if old.next_offset >= entry.end and old.epoch >= entry.epoch:
+            return False
+        return old.epoch <= entry.epoch or (self._log, entry.epoch) in old.former

@@ -1,0 +1,258 @@
+"""One log of packs: this agent's, in one store (tail rules 3 and 5).
+
+The newest pack is the root: its index leads to each entry that counts, in this object or in earlier ones. So that a
+pack's index stays small, it is divided, as a log-structured merge tree is::
+
+    pack n               entries since the last wide pack, and its own
+    a wide pack          each eighth one: all entries that are in packs
+    merged, level 1      entries that a merge copied out of packs
+    merged, level 2 ...  entries that a merge copied out of level 1, ...
+
+Each names the next as `before`. A merge joins the entries of a partition, so a level has a few of each
+(`ts_uploader.tail.merging`).
+
+The owner's thread calls all methods. After any error the log must be read again: what the store has is unknown.
+"""
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+from ts_common.archive.object_keys import ClusterKeys, pack_name, pack_number
+from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_logs import newest_pack, read_indexes
+from ts_common.archive.tail_pack import PackHead, encode_pack
+from ts_common.errors import OutcomeUnknown, PreconditionFailed, TransientError
+from ts_common.store.contract import IfAbsent, ObjectStore
+
+GRACE_SECONDS: Final = 1200.0  # a process that is suspended longer reads its log before a put counts
+_WIDE_EVERY: Final = 8
+_DELETED_AT_ONCE: Final = 1000
+
+
+class LogMoved(TransientError):
+    """The log differs from what this process read: another put a pack, or a put has no answer, or was too slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Entries that merges copied.
+
+    Attributes:
+        rows: all of them, in any order.
+        head: name of the object whose index has them.
+    """
+
+    rows: tuple[TailEntry, ...]
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack whose entries are in no merged object.
+
+    Attributes:
+        name: of the object below its log.
+        rows: its entries.
+        size: bytes of their batches.
+    """
+
+    name: str
+    rows: tuple[TailEntry, ...]
+    size: int
+
+
+def boot_seconds() -> float:
+    """Return the seconds since the host's boot. While the host is suspended, this clock runs on."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def nonce() -> str:
+    """Return random text for an object."""
+    return secrets.token_hex(4)
+
+
+class PackLog:
+    """The log of one agent in one store.
+
+    Attributes:
+        name: of the log.
+        number: of the newest pack; 0 without one.
+        packs: oldest first.
+        levels: of merged objects, from the one that follows the packs on; one without rows has no object.
+        reads: how often the log was read. A merge is of no use once it was read again.
+
+    Args:
+        seconds: a clock that counts suspension.
+    """
+
+    def __init__(
+        self, store: ObjectStore, keys: ClusterKeys, name: str, seconds: Callable[[], float] = boot_seconds
+    ) -> None:
+        self.name = name
+        self.number = 0
+        self.packs: list[Pack] = []
+        self.levels: list[Level] = []
+        self.reads = 0
+        self._store = store
+        self._keys = keys
+        self._prefix = keys.tail(name)
+        self._seconds = seconds
+        self._is_read = False
+        self._looked = 0.0
+        self._wide: int | None = None  # number of packs up to the last wide one; None without one
+        self._objects: set[str] = set()  # that exist, and are not in the next
+        self._unused: deque[tuple[float, str]] = deque()  # since when nothing leads to an object
+
+    @property
+    def has_unused(self) -> bool:
+        """Whether a later look at the log lets objects be deleted."""
+        return bool(self._unused)
+
+    @property
+    def rows(self) -> Iterator[TailEntry]:
+        """All entries that the newest pack leads to."""
+        for pack in self.packs:
+            yield from pack.rows
+        for level in self.levels:
+            yield from level.rows
+
+    def read(self) -> None:
+        """Read the log from the store.
+
+        Raises:
+            CorruptData, NewerFormat: an index is damaged.
+            ObjectNotFound: another process changes the log at this moment.
+            StoreUnavailable, AccessDenied, BucketMissing: as the store.
+        """
+        self._is_read = False
+        self.reads += 1
+        looked = self._seconds()
+        listed = {info.key.removeprefix(self._prefix) for info in self._store.list(self._prefix)}
+        indexes = list(read_indexes(self._store, self._keys, self.name))
+        self.number = max((index.head.number for index in indexes), default=0)
+        packs: dict[str, list[TailEntry]] = {}
+        self.levels = []
+        for index in indexes:
+            rows = list(index.entries())
+            if pack_number(index.name) is None:
+                self.levels.append(Level(tuple(rows), index.name))
+                continue
+            for row in rows:
+                packs.setdefault(row.object, []).append(row)
+        self.packs = [_pack(name, rows) for name, rows in sorted(packs.items(), reverse=True)]
+        self._wide = None
+        self._objects = listed | {index.name for index in indexes}
+        self._unused.clear()
+        self._retire()
+        self._looked = looked
+        self._is_read = True
+
+    def put(self, requested: int, entries: Sequence[TailEntry], batches: Sequence[bytes]) -> None:
+        """Put the next pack; its entries then count.
+
+        Args:
+            requested: when the high watermarks were requested, ms since the epoch.
+            entries: without an object, at positions from the first batch on.
+
+        Raises:
+            LogMoved: read the log again.
+            StoreUnavailable, AccessDenied, BucketMissing: as the store; read the log again.
+            CorruptData: the index has more entries than readers accept; nothing was put.
+        """
+        if not self._is_read:
+            raise LogMoved(f"{self._prefix}: not read yet")
+        if self._seconds() - self._looked > GRACE_SECONDS / 4:
+            self._look()
+        is_wide = self._wide is None or len(self.packs) - self._wide >= _WIDE_EVERY
+        since = 0 if is_wide or self._wide is None else self._wide
+        before = self.before(0) if is_wide or self._wide is None else self.packs[self._wide - 1].name
+        rows = [row for pack in self.packs[since:] for row in pack.rows]
+        name = pack_name(self.number + 1)
+        head = PackHead(self.name, self.number + 1, nonce(), requested, before)
+        body = encode_pack(head, [*rows, *entries], batches)
+        self._is_read = False
+        try:
+            self._store.put(self._prefix + name, body, condition=IfAbsent())
+        except PreconditionFailed as error:
+            raise LogMoved(f"{self._prefix}{name}: another process of this agent put it") from error
+        except OutcomeUnknown as error:
+            raise LogMoved(str(error)) from error
+        now = self._seconds()
+        if now - self._looked > GRACE_SECONDS / 2:
+            raise LogMoved(f"{self._prefix}{name}: its answer arrived {now - self._looked:.0f} s after the last look")
+        size = sum(map(len, batches))
+        first = len(body) - size
+        own = (replace(entry, object=name, position=entry.position + first) for entry in entries)
+        self.number += 1
+        self.packs.append(Pack(name, tuple(own), size))
+        self._objects.add(name)
+        if is_wide:
+            self._wide = len(self.packs)
+            self._retire()
+        self._looked, self._is_read = now, True
+
+    def before(self, level: int) -> str | None:
+        """Return the object whose index continues what is above a level; None if no entry follows."""
+        return next((each.head for each in self.levels[level:] if each.rows), None)
+
+    def take_merge(self, merged: Iterable[str], levels: Sequence[Level], made: Iterable[str]) -> None:
+        """Use what a merge made; the next pack leads to it.
+
+        Args:
+            merged: names of the packs whose entries are in the levels now, or do not count any more.
+            levels: all of them.
+            made: names of the objects that the merge put.
+        """
+        gone = {*merged}
+        self.packs = [pack for pack in self.packs if pack.name not in gone]
+        self.levels = list(levels)
+        self._objects |= {*made}
+        self._wide = None
+
+    def abandon(self, made: Iterable[str]) -> None:
+        """Note objects of a merge that failed: nothing leads to them."""
+        now = self._seconds()
+        self._unused.extend((now, name) for name in made)
+
+    def delete(self) -> int:
+        """Delete the objects that nothing has led to for a grace; return their number.
+
+        Raises:
+            StoreUnavailable, AccessDenied, BucketMissing: as the store; the next call repeats it.
+        """
+        if not self._is_read:
+            return 0
+        # By the last look: a second process of this agent may have put a pack since, which leads to them.
+        due = self._looked - GRACE_SECONDS
+        names = [name for since, name in islice(self._unused, _DELETED_AT_ONCE) if since <= due]
+        if names:
+            self._store.delete(self._prefix + name for name in names)
+        for _ in names:
+            self._unused.popleft()
+        return len(names)
+
+    def _look(self) -> None:
+        """Check that the newest pack is the one that this process has read or put."""
+        self._is_read = False
+        looked = self._seconds()
+        newest = newest_pack(self._store, self._keys, self.name)
+        if newest is not None and pack_number(newest.key.removeprefix(self._prefix)) != self.number:
+            raise LogMoved(f"{newest.key}: another process of this agent put it")
+        self._looked, self._is_read = looked, True
+
+    def _retire(self) -> None:
+        """Note which objects the newest pack no longer leads to. Only a wide pack shows that: it has all entries."""
+        used = {row.object for row in self.rows} | {level.head for level in self.levels}
+        used |= {pack.name for pack in self.packs} | {pack_name(self.number)}
+        now = self._seconds()
+        self._unused.extend((now, name) for name in sorted(self._objects - used))
+        self._objects &= used
+
+
+def _pack(name: str, rows: list[TailEntry]) -> Pack:
+    return Pack(name, tuple(rows), sum(row.length for row in rows))

@@ -1,0 +1,459 @@
+"""Ships the live tail to one log: each interval one pack, with the new records of all its partitions.
+
+A round requests the high watermarks, reads whole batches below them, and puts a pack. Only after the answer of the put
+the records count as shipped; after any error the log and all chains are read again (tail rules 2 and 3). A pack has at
+most `_PACK_BYTES`, so the agent's memory is bounded. If more waits, the next round begins at once.
+
+The records that were acknowledged first are first in a pack. Partitions that have never reached their high watermark
+are last, those with the least to do first: after the first switch-on each has up to a whole segment to ship. Their
+share of a pack is bounded, so that they delay no other partition.
+
+A thread of its own: no failure here ends the agent, or delays a closed segment.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Final, Protocol
+
+import structlog
+
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import ClusterKeys, partition_of
+from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_logs import TailLogs
+from ts_common.errors import CorruptData, ObjectNotFound, OperatorError, SegmentChanged, TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_common.store.retry import backoff_seconds
+from ts_uploader.health.store_health import failure_reason
+from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, SHIP_TAIL, Metrics
+from ts_uploader.tail.led_partitions import LedPartition, LedPartitions
+from ts_uploader.tail.live_log import Piece
+from ts_uploader.tail.merging import Merged, MergePlan, Merger, plan_merge, plan_sweep
+from ts_uploader.tail.needed import Needed
+from ts_uploader.tail.pack_log import GRACE_SECONDS, PackLog
+from ts_uploader.tracking.backlog import Backlog
+
+log = structlog.get_logger()
+
+_PACK_BYTES: Final = 8 << 20
+_BEGINNING_BYTES: Final = 2 << 20  # of a pack, for partitions that have never reached their high watermark
+_AGAIN_SECONDS: Final = 30.0  # after an error of one partition
+_PUBLISH_SECONDS: Final = 60.0  # after a merge, if no record arrives
+_NOTE_SECONDS: Final = GRACE_SECONDS / 4
+_OTHERS_SECONDS: Final = 3600.0  # between two readings of the commit of a partition that is led elsewhere
+_OTHERS_AT_ONCE: Final = 500
+_BROKER_SECONDS: Final = 300.0  # before the broker is requested again after it denied the right
+_MILLISECONDS: Final = 1000
+
+
+class Requests(Protocol):
+    """What requests high watermarks: `ts_uploader.tail.high_watermarks.HighWatermarks`."""
+
+    def request(self, leader_epochs: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+        """Return those that differ from the last call's."""
+
+    def close(self) -> None:
+        """End a request soon, from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a shipper reads of the rest of the agent; each is called on its thread.
+
+    Attributes:
+        backlog: of every partition that this broker leads; it raises TimeoutError if the main thread does not answer.
+        selects: whether a topic's tail is shipped to the log.
+        read_early: has the positions of partitions read before their turn.
+        rate: the most bytes of packs per second; None without a limit.
+        interval: seconds between two packs.
+    """
+
+    backlog: Callable[[], Mapping[TopicPartition, Backlog]]
+    selects: Callable[[str], bool]
+    read_early: Callable[[Collection[TopicPartition]], None]
+    rate: Callable[[], int | None]
+    interval: float
+
+
+@dataclass(frozen=True, slots=True)
+class TailState:
+    """How a log is doing, for operators.
+
+    Attributes:
+        log: its name.
+        store: location of its store.
+        failing: why the last rounds failed; empty while they succeed.
+        denied: why the broker cannot be requested, so that its checkpoints count; empty while it answers.
+        partitions: that it ships.
+        beginning: of these, those that have not reached their high watermark yet.
+        lag_seconds: since when the oldest record is acknowledged that no pack has, of the others; 0 without one.
+        requested: when the high watermarks of the newest pack were requested, seconds since the epoch; None before it.
+    """
+
+    log: str
+    store: str
+    failing: str
+    denied: str
+    partitions: int
+    beginning: int
+    lag_seconds: float
+    requested: float | None
+
+
+class TailShipper:
+    """Ships to one log until `close`.
+
+    Args:
+        packs: the log.
+        store: that has it.
+        metrics: counts packs, bytes and failures.
+        merger: runs the merges.
+    """
+
+    def __init__(
+        self,
+        packs: PackLog,
+        store: ObjectStore,
+        keys: ClusterKeys,
+        requests: Requests,
+        sources: Sources,
+        metrics: Metrics,
+        merger: Merger,
+        seconds: Callable[[], float],
+    ) -> None:
+        self._packs = packs
+        self._store = store
+        self._keys = keys
+        self._requests = requests
+        self._sources = sources
+        self._metrics = metrics
+        self._merger = merger
+        self._led = LedPartitions(packs.name, sources.selects)
+        self._needed = Needed(packs.name, seconds)
+        self._work = _Work()
+        self._closed = threading.Event()
+        self._is_read = False
+        self._covered: dict[str, int] = {}  # by directory, the greatest end of an entry when the log was read
+        self._again: dict[TopicPartition, float] = {}  # partitions with an error: when they are read again
+        self._denied, self._denied_until = "", 0.0
+        self._failing = ""
+        self._requested: float | None = None
+        self._last_put = self._last_note = self._last_sweep = time.monotonic()
+        self._merged_at: float | None = None  # of a merge that no pack leads to yet
+        self._merge_from = self._delete_from = 0.0
+        self._requested: set[TopicPartition] = set()  # whose position was requested before its turn
+
+    @property
+    def state(self) -> TailState:
+        """How it is doing; any thread may read it."""
+        waiting = [*self._led.waiting.values()]
+        since = [led.since for led in waiting if not led.is_beginning and led.since is not None]
+        lag = time.monotonic() - min(since) if since else 0.0
+        beginning = sum(led.is_beginning for led in waiting)
+        location = self._store.location
+        return TailState(
+            self._packs.name, location, self._failing, self._denied, len(self._led), beginning, lag, self._requested
+        )
+
+    def run(self) -> None:
+        """Ship until `close`."""
+        attempt = 0
+        while not self._closed.is_set():
+            begun = time.monotonic()
+            try:
+                size, more = self.ship()
+                wait, attempt, self._failing = self._wait(size, more=more), 0, ""
+            except Exception as error:  # noqa: BLE001  (whatever a broker, a file or a store sends, the agent ships)
+                self._fail(error)
+                attempt += 1
+                wait = max(self._sources.interval, backoff_seconds(attempt))
+            self._closed.wait(max(0.0, begun + wait - time.monotonic()))
+
+    def close(self) -> None:
+        """Make `run` return soon; any thread may call it."""
+        self._closed.set()
+        self._requests.close()
+
+    def ship(self) -> tuple[int, bool]:
+        """Run one round; return the bytes of its pack, and whether more waits.
+
+        Raises:
+            TieredStorageError, OSError: nothing counts as shipped; the next round reads the log again.
+        """
+        now, requested = time.monotonic(), time.time()
+        backlog = self._sources.backlog()
+        self._led.update(backlog, now)
+        self._work.finish()
+        if not self._is_read:
+            self._read_log(now)
+        unread = self._led.note(self._high_watermarks(backlog, now), now)
+        self._read_early(unread)
+        self._continue_chains(now)
+        pieces, more = self._read_pieces(now)
+        size = sum(piece.length for _, piece in pieces)
+        if pieces or self._must_publish(now):
+            self._is_read = False
+            entries, batches = _pack(pieces)
+            self._packs.put(int(requested * _MILLISECONDS), entries, batches)
+            self._is_read = True
+            self._took(pieces, now, requested, size)
+        self._tidy(now)
+        return size, more
+
+    def _wait(self, size: int, *, more: bool) -> float:
+        rate = self._sources.rate()
+        least = 0.0 if rate is None else size / rate
+        return max(least, 0.0 if more else self._sources.interval)
+
+    def _fail(self, error: Exception) -> None:
+        self._is_read = False
+        reason = str(error) if isinstance(error, TieredStorageError) else f"{type(error).__name__}: {error}"
+        self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
+        if not self._failing and not self._closed.is_set():
+            log.warning("tail_not_shipped", message="repeated", log=self._packs.name, error=reason)
+        self._failing = reason
+
+    def _read_log(self, now: float) -> None:
+        self._packs.read()
+        self._covered.clear()
+        for row in self._packs.rows:
+            self._covered[row.directory] = max(row.end, self._covered.get(row.directory, 0))
+        self._led.begin_again(now)
+        self._merged_at = None
+        self._is_read = True
+
+    def _high_watermarks(self, backlog: Mapping[TopicPartition, Backlog], now: float) -> Mapping[TopicPartition, int]:
+        if now >= self._denied_until:
+            try:
+                found = self._requests.request(self._led.epochs)
+            except OperatorError as error:
+                if str(error) != self._denied:
+                    log.warning("tail_without_broker", message="high watermarks are late", error=str(error))
+                self._denied, self._denied_until = str(error), now + _BROKER_SECONDS
+            else:
+                self._denied = ""
+                return found
+        # Those of the broker's checkpoint, which protocol rule 1 counts in this leadership.
+        return {
+            partition: known.high_watermark
+            for partition, known in backlog.items()
+            if known.high_watermark is not None and known.listing.last_epoch.epoch == self._led.epochs.get(partition)
+        }
+
+    def _read_early(self, unread: Sequence[LedPartition]) -> None:
+        """Have the positions read of partitions with records that no entry has."""
+        found = {led.partition for led in unread if led.high > self._covered.get(str(led.partition), 0)}
+        if found := found - self._requested:
+            self._requested |= found
+            self._sources.read_early(found)
+
+    def _continue_chains(self, now: float) -> None:
+        """Find out where partitions continue whose chain is not known."""
+        unknown = [led for led in self._led.waiting.values() if led.end is None]
+        logs = TailLogs(self._store, self._keys)  # each is read once, after these commits
+        for led in unknown:
+            if led.own is None:
+                continue
+            try:
+                led.continue_at(logs.chain(led.own.keys, led.own.commit).end)
+            except ObjectNotFound:
+                return  # an object was deleted meanwhile: the next round begins again
+            except CorruptData as error:
+                log.warning("tail_damaged", message="shipped again", partition=str(led.partition), error=str(error))
+                led.continue_at(led.own.commit.next_offset)
+            self._led.look(led, now)
+
+    def _read_pieces(self, now: float) -> tuple[list[tuple[LedPartition, Piece]], bool]:
+        """Return the batches of the next pack, and whether it has no room for more that waits."""
+        pieces: list[tuple[LedPartition, Piece]] = []
+        left, of_beginning = _PACK_BYTES, _BEGINNING_BYTES
+        for led in _in_order(self._led.waiting.values()):
+            most = min(left, of_beginning) if led.is_beginning else left
+            if led.end is None or now < self._again.get(led.partition, 0.0):
+                continue
+            if most <= 0:
+                return pieces, left <= 0
+            piece = self._piece(led, most, now)
+            if piece is not None:
+                pieces.append((led, piece))
+                left -= piece.length
+                of_beginning -= piece.length if led.is_beginning else 0
+        return pieces, False
+
+    def _piece(self, led: LedPartition, most: int, now: float) -> Piece | None:
+        try:
+            return led.read(most)
+        except SegmentChanged:
+            return None  # the broker works on it: the next round reads it
+        except (CorruptData, OSError) as error:
+            self._again[led.partition] = now + _AGAIN_SECONDS
+            self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
+            log.warning("tail_not_read", message="repeated", partition=str(led.partition), error=str(error))
+            return None
+
+    def _took(self, pieces: Sequence[tuple[LedPartition, Piece]], now: float, requested: float, size: int) -> None:
+        for led, piece in pieces:
+            led.take(piece)
+            self._again.pop(led.partition, None)
+            self._led.look(led, now)
+        self._requested, self._last_put, self._merged_at = requested, time.monotonic(), None
+        self._metrics.tail_packs.inc()
+        self._metrics.tail_bytes.inc(size)
+        self._metrics.tail_seconds.observe(self._last_put - now)
+
+    def _must_publish(self, now: float) -> bool:
+        """Whether a pack without records is due: it leads to what a merge made, or lets objects be deleted."""
+        if self._merged_at is not None and now - self._merged_at > _PUBLISH_SECONDS:
+            return True
+        return self._packs.has_unused and now - self._last_put > GRACE_SECONDS
+
+    def _tidy(self, now: float) -> None:
+        """Begin a merge that is due, and delete what nothing leads to."""
+        if now >= self._delete_from:
+            self._delete(now)
+        if now - self._last_note > _NOTE_SECONDS:
+            self._last_note = now
+            self._note_commits()
+        if self._work.is_busy or now < self._merge_from or self._merged_at is not None:
+            return
+        plan = plan_merge(self._packs, self._needed.needs)
+        if plan is None and now - self._last_sweep > GRACE_SECONDS:
+            self._last_sweep = now
+            plan = plan_sweep(self._packs, self._needed.needs)
+            if plan is None:
+                self._read_others()
+                return
+        if plan is not None:
+            merged = Merged()
+            self._work.begin(partial(self._merger.run, plan, merged), partial(self._take_merged, plan, merged))
+
+    def _delete(self, now: float) -> None:
+        try:
+            self._metrics.tail_deleted.inc(self._packs.delete())
+        except TieredStorageError as error:  # without the right, packs are shipped all the same
+            self._delete_from = now + _AGAIN_SECONDS * 10
+            self._metrics.errors.labels(DELETE_TAIL, failure_reason(error)).inc()
+            log.warning("tail_not_deleted", message="repeated", log=self._packs.name, error=str(error))
+
+    def _take_merged(self, plan: MergePlan, merged: Merged, error: Exception | None) -> None:
+        if error is not None or plan.reads != self._packs.reads:
+            self._packs.abandon(merged.made)
+            self._merge_from = time.monotonic() + _AGAIN_SECONDS
+        if error is not None:
+            self._metrics.errors.labels(MERGE_TAIL, failure_reason(error)).inc()
+            log.warning("tail_not_merged", message="repeated", log=self._packs.name, error=str(error))
+        elif plan.reads == self._packs.reads:
+            self._packs.take_merge(plan.packs, merged.levels, merged.made)
+            self._merged_at = time.monotonic()
+            self._metrics.tail_merged_bytes.inc(merged.copied)
+
+    def _note_commits(self) -> None:
+        """Note the commits of led partitions that have entries."""
+        directories = {row.directory for row in self._packs.rows}
+        self._needed.forget_others(directories)
+        for led in self._led:
+            if led.own is not None and led.own.keys.directory in directories:
+                self._needed.note(led.own.keys.directory, led.own.commit)
+
+    def _read_others(self) -> None:
+        """Read the commits of partitions that have entries and are led elsewhere."""
+        led = {each.own.keys.directory for each in self._led if each.own is not None}
+        old = [
+            name
+            for name in {row.directory for row in self._packs.rows} - led
+            if (age := self._needed.age(name)) is None or age > _OTHERS_SECONDS
+        ]
+        found: list[tuple[str, Commit]] = []
+        if old:
+            self._work.begin(
+                partial(self._read_commits, sorted(old)[:_OTHERS_AT_ONCE], found), partial(self._take_others, found)
+            )
+
+    def _read_commits(self, directories: Sequence[str], found: list[tuple[str, Commit]]) -> None:
+        for name in directories:
+            partition = partition_of(name)
+            if partition is None:
+                continue
+            keys = self._keys.partition(partition, name.removesuffix(f"-{partition.partition}"))
+            commit, _ = read_commit(self._store, keys)
+            if isinstance(commit, Commit):
+                found.append((name, commit))
+
+    def _take_others(self, found: Sequence[tuple[str, Commit]], error: Exception | None) -> None:
+        for name, commit in found:
+            self._needed.note(name, commit)
+        if error is not None:
+            log.warning("tail_commits_not_read", message="repeated", log=self._packs.name, error=str(error))
+
+
+class _Work:
+    """One piece of work at a time, on a thread of its own; `finish` reports its result on the caller's."""
+
+    def __init__(self) -> None:
+        self.is_busy = False
+        self._done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def begin(self, run: Callable[[], None], take: Callable[[Exception | None], None]) -> None:
+        """Begin a piece of work."""
+
+        def work() -> None:
+            error: Exception | None = None
+            try:
+                run()
+            except Exception as failed:  # noqa: BLE001  (`take` reports it)
+                error = failed
+            self._done.put(partial(take, error))
+
+        self.is_busy = True
+        threading.Thread(target=work, name="tail-merge", daemon=True).start()
+
+    def finish(self) -> None:
+        """Report the result, if it is there."""
+        try:
+            take = self._done.get_nowait()
+        except queue.Empty:
+            return
+        self.is_busy = False
+        take()
+
+
+def _in_order(waiting: Collection[LedPartition]) -> Iterator[LedPartition]:
+    """Yield the partitions in the order of their places in a pack."""
+    yield from sorted((led for led in waiting if not led.is_beginning), key=lambda led: led.since or 0.0)
+    yield from sorted((led for led in waiting if led.is_beginning), key=lambda led: led.high - (led.end or 0))
+
+
+def _pack(pieces: Sequence[tuple[LedPartition, Piece]]) -> tuple[list[TailEntry], list[bytes]]:
+    """Return the entries and the batches of a pack, grouped by partition."""
+    entries: list[TailEntry] = []
+    batches: list[bytes] = []
+    position = 0
+    named = [(led.own.keys.directory, led.epoch, piece) for led, piece in pieces if led.own is not None]
+    for directory, epoch, piece in sorted(named, key=itemgetter(0)):
+        entries.append(
+            TailEntry(
+                directory,
+                epoch,
+                piece.start,
+                piece.end,
+                "",
+                position,
+                piece.length,
+                piece.crc32c,
+                piece.epochs,
+                piece.stable,
+                piece.aborted,
+                piece.records,
+                piece.time_max,
+            )
+        )
+        batches += piece.data
+        position += piece.length
+    return entries, batches
