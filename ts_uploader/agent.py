@@ -34,7 +34,15 @@ from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.deleted_directories import reported_end
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.main_loop import BacklogRequest, Inbox, MainLoop, ReloadRequest, StopRequest, supervised_thread
+from ts_uploader.main_loop import (
+    BacklogRequest,
+    EarlyRequest,
+    Inbox,
+    MainLoop,
+    ReloadRequest,
+    StopRequest,
+    supervised_thread,
+)
 from ts_uploader.messages.results import LookDue, Result
 from ts_uploader.messages.tasks import AnyTask, Rescan, Ship
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
@@ -51,12 +59,13 @@ from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repair_watcher import RepairWatcher
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.snapshots.snapshot_writer import open_snapshots
+from ts_uploader.snapshots.snapshot_writer import open_snapshots, security_of_broker
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.snapshot import AgentStatus, StatusSources
 from ts_uploader.stores.admission import wait_for_admission
 from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
+from ts_uploader.tail.service import Tail, log_of
 from ts_uploader.tracking.backlog import Backlog, retention_left
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.workers.task_queues import TaskQueues
@@ -151,6 +160,7 @@ class Agent:
             self._leadership.is_deleted,
             lambda each: reported_end(each.directory, self._ends.written(each.partition), checkpoint_seconds),
         )
+        self._tail: Tail | None = None  # from `run` on
         self._shipping = Shipping()
         self._runner = TaskRunner(
             uploader, commits, self._watcher, self._metrics, self._cache_objects, repairer, deleted, self._shipping
@@ -211,6 +221,8 @@ class Agent:
                 log.warning("conditional_writes_off", message=WHAT_IS_LOST)
             self._tracker.defer(self._ends.read_idle(stores.each()))
             self._watcher.start_watching()
+            if self._config.current.tail_interval_ms:
+                self._open_tail()
             for thread in self._threads:
                 thread.start()
             self._status.note_round(0)
@@ -291,6 +303,26 @@ class Agent:
                     self._inbox.put(result)
 
         return supervised_thread(name, work, self._inbox)
+
+    def _open_tail(self) -> None:
+        environment, config = self._environment, self._config
+        self._tail = Tail(
+            self._keys,
+            environment.broker_id,
+            self._stores.each(),
+            self._stores.of,
+            lambda: config.current,
+            lambda: security_of_broker(environment, config.current),
+            self._read_backlog,
+            lambda partitions: self._inbox.put(EarlyRequest(partitions)),
+            self._metrics,
+        )
+        shippers = enumerate(self._tail.shippers)
+        self._threads += [supervised_thread(f"tail-{at}", each.run, self._inbox) for at, each in shippers]
+
+    def _tail_log(self, topic: str) -> str | None:
+        """Return the name of the log that has a topic's live tail; None if the topic has none."""
+        return log_of(self._config.current, self._environment.broker_id, topic)
 
     def _ships(self, topic: str) -> bool:
         """Return whether the running configuration selects a topic."""
@@ -392,6 +424,8 @@ class Agent:
         self._repairs.close()
         if self._snapshots is not None:
             self._snapshots.close()
+        if self._tail is not None:
+            self._tail.close()
         if self._reporting is not None:
             self._reporting.stop()
         self._leadership.stop()

@@ -7,7 +7,7 @@ tracker, and puts the tasks that the tracker returns into the queues.
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -61,6 +61,13 @@ class BacklogRequest:
 
     exact: bool = False
     answer: "Future[Mapping[TopicPartition, Backlog]]" = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyRequest:
+    """Another thread needs the positions of these partitions before their turn."""
+
+    partitions: Collection[TopicPartition]
 
 
 Inbox = queue.SimpleQueue[object]
@@ -163,6 +170,10 @@ class MainLoop:
             self._reload()
         elif isinstance(message, BacklogRequest):
             message.answer.set_result(self._tracker.backlog(exact=message.exact))
+        elif isinstance(message, EarlyRequest):
+            self._queues.put(self._tracker.read_now(message.partitions))
+            for partition in message.partitions:
+                self._queues.advance_lookups(partition)
         elif isinstance(message, ThreadDied):
             log.error("thread_died", message="the process ends", thread=message.thread, error=repr(message.error))
             raise message.error

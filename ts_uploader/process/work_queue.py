@@ -79,6 +79,12 @@ class WorkQueue(Generic[T]):
                 self._changed.wait(self._later[0][0] - now if self._later else None)
             return None
 
+    def advance(self, line: Hashable) -> None:
+        """Serve a line before those that are not urgent."""
+        with self._changed:
+            if line in self._lines:
+                self._urgent[line] = min(0.0, self._urgent.get(line, 0.0))
+
     def drop(self, line: Hashable) -> None:
         """Drop the queued tasks of a line; tasks that `get` returned continue."""
         with self._changed:

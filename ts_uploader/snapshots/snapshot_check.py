@@ -5,7 +5,7 @@ from ts_common.errors import ConfigurationError, TieredStorageError, TransientEr
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, hint, ok, unanswered, warning
 from ts_uploader.snapshots.cluster_reader import lacking
-from ts_uploader.snapshots.snapshot_writer import OFF, security_for_snapshots
+from ts_uploader.snapshots.snapshot_writer import OFF, security_of_broker
 
 _ABOUT = "metadata snapshots"
 
@@ -15,7 +15,7 @@ def snapshot_findings(environment: Environment, config: ClusterConfig) -> list[F
     if not config.metadata_snapshots:
         return [hint(_ABOUT, "switched off by ts.segment.uploader.metadata.snapshots")]
     try:
-        security = security_for_snapshots(environment, config)
+        security = security_of_broker(environment, config)
     except ConfigurationError as error:
         found, _, way_out = OFF.partition("; ")
         return [warning(_ABOUT, f"{found}: {'; '.join(error.problems)}", way_out)]

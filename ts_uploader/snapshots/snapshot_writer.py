@@ -276,7 +276,7 @@ def read_key_store(path: Path, password: str) -> bytes:
     return own_certificate_pem(path, StoreType.PKCS12, password)
 
 
-def security_for_snapshots(environment: Environment, config: ClusterConfig) -> Security:
+def security_of_broker(environment: Environment, config: ClusterConfig) -> Security:
     """Return how to connect to this broker.
 
     Raises:
@@ -299,5 +299,5 @@ def open_snapshots(
     if not config.metadata_snapshots:
         return None
     # Each time: certificates and keys can be new, and a name service can need seconds.
-    reader = ClusterReader(lambda: security_for_snapshots(environment, config), environment.broker_id)
+    reader = ClusterReader(lambda: security_of_broker(environment, config), environment.broker_id)
     return SnapshotWriter(keys, reader, stores, metrics, note)

@@ -148,7 +148,7 @@ class TailShipper:
         self._last_put = self._last_note = self._last_sweep = time.monotonic()
         self._merged_at: float | None = None  # of a merge that no pack leads to yet
         self._merge_from = self._delete_from = 0.0
-        self._requested: set[TopicPartition] = set()  # whose position was requested before its turn
+        self._early: set[TopicPartition] = set()  # whose position was requested before its turn
 
     @property
     def state(self) -> TailState:
@@ -250,8 +250,8 @@ class TailShipper:
     def _read_early(self, unread: Sequence[LedPartition]) -> None:
         """Have the positions read of partitions with records that no entry has."""
         found = {led.partition for led in unread if led.high > self._covered.get(str(led.partition), 0)}
-        if found := found - self._requested:
-            self._requested |= found
+        if found := found - self._early:
+            self._early |= found
             self._sources.read_early(found)
 
     def _continue_chains(self, now: float) -> None:

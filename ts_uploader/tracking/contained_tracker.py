@@ -6,7 +6,7 @@ So the partition is stopped, and the status page, the metrics and the log show t
 minutes, or when its leadership or directory changes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -102,8 +102,12 @@ class ContainedTracker:
 
     def read_deferred(self, most: int) -> list[AnyTask]:
         """Return the tasks that read some positions that were deferred, whatever their rows have."""
+        return self.read_now(self._tracker.deferred(most))
+
+    def read_now(self, partitions: Iterable[TopicPartition]) -> list[AnyTask]:
+        """Return the tasks that read the positions of these partitions, of those that are deferred."""
         tasks: list[AnyTask] = []
-        for partition in self._tracker.end_deferral(most):
+        for partition in self._tracker.end_deferral(partitions):
             tasks += self._contained(partition, partial(self._tracker.select, partition), [])
         return tasks
 

@@ -14,7 +14,7 @@ owns all state.
 """
 
 import itertools
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
@@ -180,9 +180,13 @@ class Tracker:
         """Read the position of these partitions later, while their rows count; call it before all others."""
         self._selection.idle.update(idle)
 
-    def end_deferral(self, most: int) -> list[TopicPartition]:
-        """Drop the rows of some partitions, and return those with a state: `select` reads their positions."""
-        ended = list(itertools.islice(self._selection.idle, most))
+    def deferred(self, most: int) -> list[TopicPartition]:
+        """Return some partitions whose position is read later."""
+        return list(itertools.islice(self._selection.idle, most))
+
+    def end_deferral(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Drop the rows of partitions, and return those with a state: `select` reads their positions."""
+        ended = [partition for partition in partitions if partition in self._selection.idle]
         for partition in ended:
             del self._selection.idle[partition]
         with_state = [partition for partition in ended if partition in self._partitions]

@@ -65,6 +65,10 @@ class TaskQueues:
             else:
                 self.commits.put(task.partition, task)
 
+    def advance_lookups(self, partition: TopicPartition) -> None:
+        """Have the waiting lookups of a partition done before others."""
+        self.lookups.advance(partition)
+
     def drop_uploads(self, partition: TopicPartition) -> None:
         """Drop the waiting uploads of a partition whose directory no longer exists."""
         self.uploads.drop(partition)

@@ -1,0 +1,89 @@
+"""The live tail of an agent: a shipper for each log, which is one for each store and group of topics."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.broker_connection.security import Security
+from ts_common.config.cluster_config import ClusterConfig
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.tail.high_watermarks import HighWatermarks
+from ts_uploader.tail.merging import Merger
+from ts_uploader.tail.pack_log import PackLog, boot_seconds
+from ts_uploader.tail.shipper import Sources, TailShipper, TailState
+from ts_uploader.tracking.backlog import Backlog
+
+_MILLISECONDS: Final = 1000
+
+
+def log_of(config: ClusterConfig, broker: int, topic: str) -> str | None:
+    """Return the name of the log that has a topic's live tail; None if the topic has none."""
+    if not config.tails(topic):
+        return None
+    group = config.tail_group(topic)
+    return str(broker) if group is None else f"{broker}.{group}"
+
+
+class Tail:
+    """All logs of an agent.
+
+    Args:
+        stores: one for each location.
+        store_of: returns the store of a topic.
+        config: returns the configuration that is in effect.
+        security: returns how to connect to the broker.
+        backlog: as of `Sources`.
+        read_early: as of `Sources`.
+    """
+
+    def __init__(
+        self,
+        keys: ClusterKeys,
+        broker: int,
+        stores: Sequence[ObjectStore],
+        store_of: Callable[[str], ObjectStore],
+        config: Callable[[], ClusterConfig],
+        security: Callable[[], Security],
+        backlog: Callable[[], Mapping[TopicPartition, Backlog]],
+        read_early: Callable[[Collection[TopicPartition]], None],
+        metrics: Metrics,
+    ) -> None:
+        begun = config()
+        logs = [str(broker), *(f"{broker}.{group}" for group in begun.tail_groups)]
+
+        def selects(topic: str, *, log: str, location: str) -> bool:
+            return log_of(config(), broker, topic) == log and store_of(topic).location == location
+
+        self.shippers = [
+            TailShipper(
+                PackLog(store, keys, log),
+                store,
+                keys,
+                HighWatermarks(security),
+                Sources(
+                    backlog,
+                    partial(selects, log=log, location=store.location),
+                    read_early,
+                    lambda: config().tail_max_bytes_per_second,
+                    begun.tail_interval_ms / _MILLISECONDS,
+                ),
+                metrics,
+                Merger(store, keys, log),
+                boot_seconds,
+            )
+            for store in stores
+            for log in logs
+        ]
+
+    @property
+    def states(self) -> list[TailState]:
+        """How each log is doing."""
+        return [shipper.state for shipper in self.shippers]
+
+    def close(self) -> None:
+        """Make each shipper's `run` return soon."""
+        for shipper in self.shippers:
+            shipper.close()
