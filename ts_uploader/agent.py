@@ -29,6 +29,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.wrappers.unconditional import WHAT_IS_LOST
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.environment import Environment
+from ts_uploader.health.tail_state import gauges
 from ts_uploader.heartbeat import BlockedPartitions, Heartbeat
 from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.deleted_directories import reported_end
@@ -351,6 +352,7 @@ class Agent:
             waiting=lambda: self._blocked.waiting,
             unreported=lambda: self._blocked.unreported,
             snapshots=lambda: None if self._snapshots is None else self._snapshots.failing,
+            tail=lambda: () if self._tail is None else self._tail.states,
             health=self._stores.health,
             shipping=self._shipping,
         )
@@ -374,6 +376,7 @@ class Agent:
                 upload_waited_seconds=lambda: stores.allowance.waited_seconds,
                 inotify_overflows=lambda: self._watcher.overflows,
                 store_requests=lambda: stores.counts.requests,
+                tail=lambda: gauges(() if self._tail is None else self._tail.states),
                 condition=self._condition,
             )
         )

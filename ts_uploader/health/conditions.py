@@ -36,6 +36,7 @@ class Condition(StrEnum):
     RETENTION_NEAR = "retention_near"
     STUCK = "stuck"
     WAITS = "waits"
+    TAIL_LATE = "tail_late"
     SNAPSHOTS_FAIL = "snapshots_fail"
     THROTTLED = "throttled"
     STARTING = "starting"
@@ -58,6 +59,7 @@ CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.RETENTION_NEAR: "a partition has less than half of the retention left for unshipped segments",
     Condition.STUCK: "a partition has waited for longer than `stuck.after.ms`",
     Condition.WAITS: "a partition lacks what it needs to ship, or its leader; or nothing was committed for a minute",
+    Condition.TAIL_LATE: "the live tail is late or fails; closed segments are shipped all the same",
     Condition.SNAPSHOTS_FAIL: "metadata snapshots fail three times in a row; the agent ships all the same",
     Condition.THROTTLED: "a store limits requests; the agent ships more slowly",
     Condition.STARTING: "the agent has started, and not everything has answered yet",
@@ -112,6 +114,7 @@ class Facts:
         waiting: what has waited longest; None if nothing waits.
         throttled: requests per second that a store allows; None without a limit.
         snapshots: why metadata snapshots fail; None while they do not.
+        tail: why the live tail is late; None while it is not, and without one.
     """
 
     running: float
@@ -133,6 +136,7 @@ class Facts:
     waiting: Waiting | None = None
     throttled: float | None = None
     snapshots: str | None = None
+    tail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,10 @@ def _waits(facts: Facts, longest: str) -> AgentState:
     if facts.unanswered:
         names = ", ".join(_UNANSWERED.get(name, name) for name in facts.unanswered)
         return AgentState(Condition.STARTING, f"The agent has started. Not answered yet: {names}.", facts.running)
+    if facts.tail is not None:
+        return AgentState(
+            Condition.TAIL_LATE, f"The live tail is late, while closed segments are shipped: {facts.tail}"
+        )
     if facts.snapshots is not None:
         text = f"Metadata snapshots fail, while the agent ships: {facts.snapshots}"
         return AgentState(Condition.SNAPSHOTS_FAIL, text)

@@ -231,6 +231,12 @@ _COUNTED_ELSEWHERE = {
     "upload_waited_seconds": "Seconds that uploads waited for the configured limit, summed over all threads.",
     "inotify_overflows": "Overflows of the kernel's inotify queue. A scan finds the missed changes.",
 }
+_TAIL = {
+    "tail_lag_seconds": "Seconds since the oldest record was acknowledged that no pack of the live tail has; 0 without "
+    "one. Partitions that are still at the beginning do not count.",
+    "tail_beginning_partitions": "Partitions whose live tail has not reached their high watermark in this leadership.",
+    "tail_partitions": "Partitions whose live tail the agent ships.",
+}
 _STORE_REQUESTS = "Requests to stores, those too that a store rejected or did not answer."
 _CONDITION = "1 for the condition of the agent as a whole, as its page shows it; 0 for the others."
 
@@ -243,6 +249,7 @@ class CountedElsewhere(Collector):
         upload_waited_seconds: returns their sum since the start.
         inotify_overflows: returns their number since the start.
         store_requests: returns their numbers since the start, by operation.
+        tail: returns the numbers of the live tail, by their names.
         condition: returns the condition of the agent.
     """
 
@@ -253,6 +260,7 @@ class CountedElsewhere(Collector):
         upload_waited_seconds: Callable[[], float] = float,
         inotify_overflows: Callable[[], float] = float,
         store_requests: Callable[[], Mapping[str, float]] = dict,
+        tail: Callable[[], Mapping[str, float]] = dict,
         condition: Callable[[], str] = str,
     ) -> None:
         self._values = {
@@ -261,12 +269,16 @@ class CountedElsewhere(Collector):
             "inotify_overflows": inotify_overflows,
         }
         self._store_requests = store_requests
+        self._tail = tail
         self._condition = condition
 
     def collect(self) -> Iterator[Metric]:
         """Yield one family for each counter, and the condition of the agent."""
         for name, value in self._values.items():
             yield CounterMetricFamily(f"{PREFIX}_{name}", _COUNTED_ELSEWHERE[name], value=value())
+        tail = self._tail()
+        for name, text in _TAIL.items():
+            yield GaugeMetricFamily(f"{PREFIX}_{name}", text, value=tail.get(name, 0))
         requests = CounterMetricFamily(f"{PREFIX}_store_requests", _STORE_REQUESTS, labels=("operation",))
         counted = dict(self._store_requests())  # a copy, while other threads count
         for operation in OPERATIONS:

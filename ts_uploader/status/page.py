@@ -15,6 +15,7 @@ from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.wording import counted
 from ts_uploader.health.conditions import Condition
+from ts_uploader.health.tail_state import TailState
 from ts_uploader.status.last_errors import LastError
 from ts_uploader.status.partition_status import PartitionStatus, Totals
 from ts_uploader.status.snapshot import AgentStatus, StatusSnapshot
@@ -136,14 +137,21 @@ def _errors(errors: Sequence[LastError], now: float) -> list[Mapping[str, str]]:
 
 def _totals(snapshot: StatusSnapshot, totals: Totals) -> Mapping[str, str]:
     queues = ", ".join(counted(count, _WAITING.get(kind, kind)) for kind, count in snapshot.queues.items() if count)
+    tail = {f"Live tail {each.log}": _tail(each) for each in snapshot.tail}
     return {
         "Partitions led": f"{totals.partitions:,}",
         "Not shipped yet": _bytes(totals.unshipped_bytes),
         "Closed segments not shipped": f"{totals.unshipped_segments:,}",
         "Offsets behind": f"{totals.lag_offsets:,}",
+        **tail,
         "Queued tasks": queues or "none",
         "Upload limit": "none" if snapshot.upload_limit is None else f"{_bytes(snapshot.upload_limit)}/s",
     }
+
+
+def _tail(state: TailState) -> str:
+    beginning = f", {counted(state.beginning, 'partition')} still at the beginning" if state.beginning else ""
+    return f"{counted(state.partitions, 'partition')}, {_span(state.lag_seconds)} behind{beginning}"
 
 
 def _row(one: PartitionStatus, *, is_well: bool) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.health.conditions import AgentState, Facts, state_of
 from ts_uploader.health.store_health import StoreHealth
+from ts_uploader.health.tail_state import TailState
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.process.progress import Progress, Shipping, Work
@@ -51,6 +52,7 @@ class StatusSnapshot:
         request_limit: requests per second that the stores' throttling allows; None for no limit.
         upload_limit: bytes per second that the operator allows; None for no limit.
         stuck_partitions: stuck partitions, including those without a reported leader.
+        tail: how each log of the live tail is doing; empty without one.
         state: of the agent as a whole.
     """
 
@@ -73,6 +75,7 @@ class StatusSnapshot:
     request_limit: float | None
     upload_limit: float | None
     stuck_partitions: StuckPartitions
+    tail: Sequence[TailState]
     state: AgentState
 
     @property
@@ -109,6 +112,7 @@ class StatusSources:
         waiting: returns what has waited longest.
         unreported: returns the number of partitions whose leader was not reported for a minute.
         snapshots: returns why metadata snapshots fail; None while they do not.
+        tail: returns how each log of the live tail is doing; empty without one.
     """
 
     environment: Environment
@@ -127,6 +131,7 @@ class StatusSources:
     waiting: Callable[[], Waiting | None] = lambda: None
     unreported: Callable[[], int] = int
     snapshots: Callable[[], str | None] = lambda: None
+    tail: Callable[[], Sequence[TailState]] = tuple
     health: StoreHealth = field(default_factory=StoreHealth)
     shipping: Shipping = field(default_factory=Shipping)
 
@@ -222,6 +227,7 @@ class AgentStatus:
             request_limit=requests,
             upload_limit=upload,
             stuck_partitions=sources.stuck(),
+            tail=tuple(sources.tail()),
             state=state_of(self._facts(answered, dead, stuck, requests)),
         )
 
@@ -283,6 +289,7 @@ class AgentStatus:
             waiting=sources.waiting(),
             throttled=requests,
             snapshots=sources.snapshots(),
+            tail=next((late for each in sources.tail() if (late := each.late) is not None), None),
         )
 
     def _stuck_watcher(self, looked_at: float | None) -> list[Work]:

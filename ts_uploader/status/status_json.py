@@ -78,6 +78,7 @@ def status_json(status: AgentStatus) -> Iterator[bytes]:
         ],
         "request_limit": snapshot.request_limit,
         "upload_limit_bytes_per_second": snapshot.upload_limit,
+        "tail": [asdict(each) for each in snapshot.tail],
         "stuck": len(snapshot.stuck_partitions),
         "stuck_partitions": [
             {

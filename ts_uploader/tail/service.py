@@ -9,11 +9,12 @@ from ts_common.broker_connection.security import Security
 from ts_common.config.cluster_config import ClusterConfig
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_uploader.health.tail_state import TailState
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.tail.high_watermarks import HighWatermarks
 from ts_uploader.tail.merging import Merger
 from ts_uploader.tail.pack_log import PackLog, boot_seconds
-from ts_uploader.tail.shipper import Sources, TailShipper, TailState
+from ts_uploader.tail.shipper import Sources, TailShipper
 from ts_uploader.tracking.backlog import Backlog
 
 _MILLISECONDS: Final = 1000

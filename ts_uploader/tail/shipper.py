@@ -32,6 +32,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import backoff_seconds
 from ts_uploader.health.store_health import failure_reason
+from ts_uploader.health.tail_state import TailState
 from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, SHIP_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartition, LedPartitions
 from ts_uploader.tail.live_log import Piece
@@ -82,31 +83,6 @@ class Sources:
     interval: float
 
 
-@dataclass(frozen=True, slots=True)
-class TailState:
-    """How a log is doing, for operators.
-
-    Attributes:
-        log: its name.
-        store: location of its store.
-        failing: why the last rounds failed; empty while they succeed.
-        denied: why the broker cannot be requested, so that its checkpoints count; empty while it answers.
-        partitions: that it ships.
-        beginning: of these, those that have not reached their high watermark yet.
-        lag_seconds: since when the oldest record is acknowledged that no pack has, of the others; 0 without one.
-        requested: when the high watermarks of the newest pack were requested, seconds since the epoch; None before it.
-    """
-
-    log: str
-    store: str
-    failing: str
-    denied: str
-    partitions: int
-    beginning: int
-    lag_seconds: float
-    requested: float | None
-
-
 class TailShipper:
     """Ships to one log until `close`.
 
@@ -143,7 +119,7 @@ class TailShipper:
         self._covered: dict[str, int] = {}  # by directory, the greatest end of an entry when the log was read
         self._again: dict[TopicPartition, float] = {}  # partitions with an error: when they are read again
         self._denied, self._denied_until = "", 0.0
-        self._failing = ""
+        self._failing, self._failing_since = "", 0.0
         self._requested: float | None = None
         self._last_put = self._last_note = self._last_sweep = time.monotonic()
         self._merged_at: float | None = None  # of a merge that no pack leads to yet
@@ -155,11 +131,17 @@ class TailShipper:
         """How it is doing; any thread may read it."""
         waiting = [*self._led.waiting.values()]
         since = [led.since for led in waiting if not led.is_beginning and led.since is not None]
-        lag = time.monotonic() - min(since) if since else 0.0
-        beginning = sum(led.is_beginning for led in waiting)
-        location = self._store.location
+        now = time.monotonic()
         return TailState(
-            self._packs.name, location, self._failing, self._denied, len(self._led), beginning, lag, self._requested
+            log=self._packs.name,
+            store=self._store.location,
+            failing=self._failing,
+            denied=self._denied,
+            partitions=len(self._led),
+            beginning=sum(led.is_beginning for led in waiting),
+            lag_seconds=round(now - min(since), 3) if since else 0.0,
+            failing_seconds=round(now - self._failing_since, 3) if self._failing else 0.0,
+            newest=self._requested,
         )
 
     def run(self) -> None:
@@ -216,6 +198,8 @@ class TailShipper:
         self._is_read = False
         reason = str(error) if isinstance(error, TieredStorageError) else f"{type(error).__name__}: {error}"
         self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
+        if not self._failing:
+            self._failing_since = time.monotonic()
         if not self._failing and not self._closed.is_set():
             log.warning("tail_not_shipped", message="repeated", log=self._packs.name, error=reason)
         self._failing = reason

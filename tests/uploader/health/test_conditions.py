@@ -72,7 +72,8 @@ CASES: list[tuple[dict[str, object], Condition, str]] = [
         "3 partitions: the agent waits",
     ),
     ({"unanswered": ["leadership"], "blocked": 0}, Condition.STARTING, "Not answered yet: the source of leadership"),
-    ({"snapshots": "no route to host"}, Condition.SNAPSHOTS_FAIL, "no route to host"),
+    ({"tail": "each round fails"}, Condition.TAIL_LATE, "each round fails"),
+    ({"tail": None, "snapshots": "no route to host"}, Condition.SNAPSHOTS_FAIL, "no route to host"),
     ({"throttled": 40.0, "unanswered": []}, Condition.THROTTLED, "40 per second"),
     ({"throttled": None}, Condition.WELL, "All is well."),
 ]
@@ -115,7 +116,8 @@ def test_a_condition_decides_readiness_and_whether_someone_must_look() -> None:
     assert set(states) == set(Condition)
     ready = {condition for condition, state in states.items() if state.is_ready}
     partitions = {Condition.DELETED_FAILS, Condition.HOLE, Condition.RETENTION_NEAR, Condition.STUCK}
-    assert ready == {*partitions, Condition.SNAPSHOTS_FAIL, Condition.WAITS, Condition.THROTTLED, Condition.WELL}
+    late = {Condition.TAIL_LATE, Condition.SNAPSHOTS_FAIL, Condition.WAITS, Condition.THROTTLED}
+    assert ready == {*partitions, *late, Condition.WELL}
     assert {condition for condition, state in states.items() if state.is_well} == {Condition.THROTTLED, Condition.WELL}
     assert not any(state.is_well and state.is_bad for state in states.values())
     assert all(
