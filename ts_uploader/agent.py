@@ -37,7 +37,6 @@ from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.main_loop import (
     BacklogRequest,
-    EarlyRequest,
     Inbox,
     MainLoop,
     ReloadRequest,
@@ -125,7 +124,11 @@ class Agent:
         self._sizes = SegmentSizes()
         # Decisions.
         checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
-        self._tracker = tracker = ContainedTracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
+        self._tracker = tracker = ContainedTracker(
+            config.offset_reset,
+            checkpoint_seconds=checkpoint_seconds,
+            has_tail=lambda topic: self._tail_log(topic) is not None,
+        )
         self._queues = TaskQueues(self._urgency)
         self._blocked = BlockedPartitions()
         # Work.
@@ -146,6 +149,7 @@ class Agent:
             self._stores.of,
             lambda gaps: self._metrics.gap(GAP_WRITTEN_OVER, gaps),
             losses_counter(self._metrics),
+            self._tail_log,
         )
         uploader = Uploader(self._stores.of, self._settings.retention)
         repairer = Repairer(self._keys, environment.broker_id, self._stores.of, uploader)
@@ -315,7 +319,7 @@ class Agent:
             lambda: config.current,
             lambda: security_of_broker(environment, config.current),
             self._read_backlog,
-            lambda partitions: self._inbox.put(EarlyRequest(partitions)),
+            self._inbox.put,
             self._metrics,
         )
         shippers = enumerate(self._tail.shippers)

@@ -7,7 +7,7 @@ tracker, and puts the tasks that the tracker returns into the queues.
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
-from ts_uploader.messages.observations import DirectoryGone, Listing, Observation, SeveralDirectories
+from ts_uploader.messages.observations import DirectoryGone, EarlyRequest, Listing, Observation, SeveralDirectories
 from ts_uploader.messages.results import Result
 from ts_uploader.retention.known_settings import Settings
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
@@ -61,13 +61,6 @@ class BacklogRequest:
 
     exact: bool = False
     answer: "Future[Mapping[TopicPartition, Backlog]]" = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyRequest:
-    """Another thread needs the positions of these partitions before their turn."""
-
-    partitions: Collection[TopicPartition]
 
 
 Inbox = queue.SimpleQueue[object]

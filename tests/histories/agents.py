@@ -20,7 +20,15 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.directory_scan import CheckpointReader, is_unchanged, list_partition
-from ts_uploader.messages.observations import DirectoryDeleted, Leadership, Led, Listing, NotLed, Observation
+from ts_uploader.messages.observations import (
+    Answered,
+    DirectoryDeleted,
+    Leadership,
+    Led,
+    Listing,
+    NotLed,
+    Observation,
+)
 from ts_uploader.messages.results import LookDue, PositionRead
 from ts_uploader.messages.tasks import AnyTask, ReadPosition, Rescan, ShipDeleted, Task
 from ts_uploader.metrics.counters import Metrics
@@ -98,10 +106,19 @@ class Agent:
         clock: of the host.
         stack: the tasks under way of all agents; the innermost is last.
         reset: where an archive begins.
+        has_tail: it names the live tail in commits.
     """
 
     def __init__(
-        self, cluster: Cluster, broker: int, store: ObjectStore, clock: Clock, stack: list[Work], reset: OffsetReset
+        self,
+        cluster: Cluster,
+        broker: int,
+        store: ObjectStore,
+        clock: Clock,
+        stack: list[Work],
+        reset: OffsetReset,
+        *,
+        has_tail: bool = False,
     ) -> None:
         self._cluster = cluster
         self.broker = broker
@@ -109,6 +126,7 @@ class Agent:
         self._clock = clock
         self._stack = stack
         self._reset = reset
+        self._log = str(broker) if has_tail else None
         self._lives = itertools.count()
         self.tasks: list[AnyTask] = []
         self.restart()
@@ -116,15 +134,16 @@ class Agent:
     def restart(self) -> None:
         """Drop all state of the process; its tasks end at their next call."""
         self.life = next(self._lives)
-        self.tracker = Tracker(self._reset)
+        self.tracker = Tracker(self._reset, has_tail=lambda _: self._log is not None)
         self.tasks.clear()
         self._listing: Listing | None = None
+        self._answers: list[Answered] = []
         self._checkpoint = CheckpointReader(self._cluster.brokers[self.broker].path.parent)
         self.told: set[str] = set()  # topic ids whose `-delete` directory this process reported
         self.asked: dict[int, int] = {}  # the log's start at the last successful read, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
         uploader = Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True))
-        commits = CommitLog(CLUSTER, self.broker, lambda _: self._store)
+        commits = CommitLog(CLUSTER, self.broker, lambda _: self._store, tail_log=lambda _: self._log)
         self._runner = TaskRunner(
             uploader,
             commits,
@@ -182,6 +201,18 @@ class Agent:
         found = self._alone(None, self._checkpoint.read)
         if found is not None and life == self.life:
             self._observe(found)
+
+    def request_high_watermark(self) -> None:
+        """Request the high watermark in the epoch of the last listing; the answer can arrive much later."""
+        epoch = None if self._listing is None else self._listing.last_epoch.epoch
+        answer = None if epoch is None else self._cluster.answer(self.broker, epoch)
+        if self._listing is not None and epoch is not None and answer is not None:
+            self._answers.append(Answered(TP, epoch, self._listing.identity, answer))
+
+    def see_answer(self, index: int) -> None:
+        """Receive one of the answers."""
+        if self._answers:
+            self._observe(self._answers.pop(index % len(self._answers)))
 
     def _looks(self) -> bool:
         """Whether its watcher, which is one thread, is busy."""

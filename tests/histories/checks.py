@@ -246,13 +246,35 @@ class Checks:
         committed = self._committed_since(archive, commit.epoch)
         # With LATEST an archive begins with the active segment, wherever the high watermark is, and shows nothing.
         begins = not archive.copies and commit.lineage is not None and commit.lineage.begin == commit.next_offset
+        begins |= not commit.has_run
         # A deleted topic's log is final: the commit passes what is above its high watermark. An agent that fills a gap
         # leaves the commit where another agent's longer log had it (protocol rule 14).
         passes = isinstance(work.task, ShipDeleted) and commit.next_offset <= max(work.replica.end, reached)
         assert begins or passes or commit.next_offset <= committed, (
             f"next {commit.next_offset} above what is committed, {committed}"
         )
+        if commit.live is not None:
+            self._live(archive, commit, work)
         self.check_view(archive, commit, work.known)
+
+    def _live(self, archive: Archive, commit: Commit, work: Work) -> None:
+        """Check the epochs from the next offset on, which decide what readers see of a live tail (tail rule 4).
+
+        A follower learns of an epoch with the first batch that compaction left.
+        """
+        assert commit.live is not None
+        line = self._cluster.line_of(archive.topic, commit.epoch)
+        ahead = commit.live.ahead
+        named = commit.epochs.continued(ahead, commit.next_offset)
+        wrong = [
+            (offset, batch.epoch, named.at(offset))
+            for offset, batch in enumerate(line[commit.next_offset :], commit.next_offset)
+            if named.at(offset) != batch.epoch and ahead.at(offset) is not None and offset not in work.replica.cleaned
+        ]
+        assert not wrong, f"{commit.live} for {wrong} of epoch {commit.epoch} (tail rule 4)"
+        if ahead.at(commit.next_offset) is None:
+            epochs = {batch.epoch for batch in line[commit.next_offset :]}
+            assert {epoch for _, epoch in commit.live.former} <= epochs, f"{commit.live} of a log with {epochs}"
 
     def _committed_since(self, archive: Archive, epoch: int) -> int:
         """Return the end of the records that were committed in an epoch or in a later one.

@@ -169,6 +169,7 @@ class Cluster:
             return
         self.begin_leading()
         leader, replica = self.leading, self.brokers[number]
+        replica.leads_in = None
         replica.finish()
         parted = replica.parts_from(leader.history)
         if parted < replica.end:
@@ -238,7 +239,18 @@ class Cluster:
                 self.topic.high_watermark = 0
             self._begin_epoch()
 
-    # --- the checkpoint of high watermarks
+    # --- high watermarks
+
+    def answer(self, number: int, epoch: int) -> int | None:
+        """Return a broker's answer to ListOffsets in a leader epoch; None for an error.
+
+        A broker that was deposed answers too, until it has read that. No leader answers before its high watermark has
+        reached the beginning of its epoch.
+        """
+        replica = self.brokers[number]
+        if replica.leads_in != epoch or replica.high_watermark < replica.begun_at:
+            return None
+        return replica.high_watermark
 
     def gather_high_watermark(self, number: int) -> None:
         """Collect what a broker is about to write, unless it has not written the last collection yet."""

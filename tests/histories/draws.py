@@ -20,6 +20,7 @@ class Flavour:
         clock_jumps: the hosts' clocks may be set.
         latest: an archive begins with the active segment.
         late_start: retention has removed records before any agent started.
+        tail: agents name the live tail in commits, and have the broker's answers.
     """
 
     rolls: tuple[int, ...]
@@ -32,6 +33,7 @@ class Flavour:
     clock_jumps: bool
     latest: bool
     late_start: int
+    tail: bool
 
     @classmethod
     def of(cls, seed: int) -> "Flavour":
@@ -49,6 +51,7 @@ class Flavour:
             clock_jumps=rng.random() < 0.3,
             latest=rng.random() < 0.12,
             late_start=rng.choice((0, 0, 6, 15)),
+            tail=rng.random() < 0.4,
         )
 
 
@@ -74,6 +77,7 @@ _WEIGHTS = {
     "wipe": 1,
     "checkpoint": 10,
     "see": 10,
+    "answer": 10,
     "work": 14,
     "lead": 18,
     "lead while cleaning": 4,
@@ -119,5 +123,6 @@ def _happens(act: str, flavour: Flavour) -> bool:
         "lead with old figures": flavour.lossy,
         "clock": flavour.clock_jumps,
         "create": flavour.created_again,
+        "answer": flavour.tail,
     }
     return switches.get(act, True)

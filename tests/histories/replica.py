@@ -44,6 +44,8 @@ class Replica:
         segments: the content of each live segment, by base offset; the last is the active one.
         epochs: as in `leader-epoch-checkpoint`.
         high_watermark: of this broker.
+        leads_in: the epoch of its leadership, also after an election that it has not read; None for a follower.
+        begun_at: where that epoch begins.
         late: bases of segments whose markers the cleaner has removed by age, here or on the leader it fetched from.
         cleaned: for each offset the batches that this log lost to compaction, here or on the leader it fetched from.
         ongoing: the renames that have begun.
@@ -59,6 +61,8 @@ class Replica:
         self.segments: dict[int, list[Held]] = {}
         self.epochs: list[tuple[int, int]] = []
         self.high_watermark = 0
+        self.leads_in: int | None = None
+        self.begun_at = 0
         self.cleaned: dict[int, list[Batch]] = {}
         self.late: set[int] = set()
         self.ongoing: Steps | None = None
@@ -140,6 +144,7 @@ class Replica:
     def lead(self, epoch: int) -> None:
         """Become the leader: write the epoch to the checkpoint before any append."""
         self.finish()
+        self.leads_in, self.begun_at = epoch, self._end
         if self.codec.magic >= 2:
             self._assign(epoch, self._end)
 

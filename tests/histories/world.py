@@ -55,7 +55,8 @@ class World:
         reset = OffsetReset.LATEST if flavour.latest else OffsetReset.EARLIEST
         self.checks = Checks(self.cluster, objects, reset)
         self.agents = [
-            Agent(self.cluster, broker, self.store, self.clock, self.stack, reset) for broker in flavour.agents
+            Agent(self.cluster, broker, self.store, self.clock, self.stack, reset, has_tail=flavour.tail)
+            for broker in flavour.agents
         ]
         weights = weights_of(flavour, inside_tasks=True)
         self._acts, self._weights = list(weights), list(weights.values())
@@ -286,6 +287,13 @@ class World:
         what = rng.choice(("leadership", "directory", "checkpoint"))
         getattr(agent, f"see_{what}")()
         self.note(f"agent {self.agents.index(agent)} sees {what}")
+
+    def _answer(self, rng: Random) -> None:
+        agent = self.agent(rng, rng.choice((self.cluster.leader, None)))
+        agent.request_high_watermark()
+        if rng.random() < 0.8:
+            agent.see_answer(rng.randrange(8))
+        self.note(f"agent {self.agents.index(agent)} sees an answer")
 
     def _work(self, rng: Random) -> None:
         self.works(self.agent(rng), rng, rng.randint(1, 6))

@@ -8,16 +8,16 @@ from tests.tail.bucket import Archive, Pack
 from tests.tail.clauses import TailClause
 from tests.tail.kafka import Batch, Replica, pairs_of, stable_end, transactions_of
 from tests.tail.steps import UNKNOWN, Again, Steps, do, put, read_log
-from ts_common.archive.commit import Commit, Lineage, Live, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import pack_name, pack_number
 from ts_common.archive.tail_chain import Aborted, TailEntry, join
+from ts_uploader.committing.next_commit import with_live
 
 if TYPE_CHECKING:
     from tests.tail.world import World
 
 FEW = 2  # objects that are merged at least
-Former = tuple[tuple[str, int], ...]
 
 
 @dataclass
@@ -51,20 +51,12 @@ class Local:
 
 
 def own_commit(
-    log: str, epochs: EpochHistory, end: int, local: Local, former: Former, lineage: Lineage | None
+    log: str, epochs: EpochHistory, end: int, local: Local, before: Commit | None, lineage: Lineage | None
 ) -> Commit:
-    """Return a commit of a leadership; a former one whose epoch ends at or below the next offset is not named."""
-    ahead = local.history.from_offset(end)
-    line = epochs.continued(ahead, end).pairs
-    named = tuple(
-        (name, epoch)
-        for name, epoch in dict.fromkeys(former)
-        if (name, epoch) != (log, local.epoch) and next((start > end for later, start in line if later > epoch), True)
-    )
+    """Return a commit of a leadership; it names the former ones that `before` names, and that one's, if they count."""
     stable = stable_end(local.batches, end)
-    return Commit(
-        end, end, local.epoch, epochs, stable, None, int(log), 0, "", lineage=lineage, live=Live(log, named, ahead)
-    )
+    commit = Commit(end, end, local.epoch, epochs, stable, None, int(log), 0, "", lineage=lineage)
+    return with_live(commit, before, log, local.history)
 
 
 class Agent:
@@ -169,7 +161,7 @@ class Agent:
     def _first(self, local: Local, start: LogStart, before: Commit | None) -> Commit | None:
         """Return the own commit of a leadership; None if a later leader's agent works here."""
         if before is None:
-            return own_commit(self.log, EpochHistory(), start.offset, local, (), start.lineage)
+            return self._own(EpochHistory(), start.offset, local, None, start.lineage)
         if start.lineage is not None and start.lineage.epoch > local.epoch:
             return None
         end, epochs, lineage = before.next_offset, before.epochs, before.lineage
@@ -181,10 +173,16 @@ class Agent:
             lineage = Lineage(local.epoch, back, highest)
             epochs = epochs.continued(local.history, back).below(back + 1)
             self.world.counts["back"] += 1
-        former: Former = () if before.live is None else ((before.live.log, before.epoch),)
-        if before.live is not None and self.has(TailClause.CARRY):
-            former = (*before.live.former, *former)
-        return self._without_ahead(own_commit(self.log, epochs, back, local, former, lineage))
+        return self._own(epochs, back, local, before, lineage)
+
+    def _own(
+        self, epochs: EpochHistory, end: int, local: Local, before: Commit | None, lineage: Lineage | None
+    ) -> Commit:
+        """Return a commit of this agent, perhaps without a clause."""
+        old = None if before is None else before.live
+        if before is not None and old is not None and not self.has(TailClause.CARRY):
+            before = replace(before, live=replace(old, former=()))
+        return self._without_ahead(own_commit(self.log, epochs, end, local, before, lineage))
 
     def _without_ahead(self, commit: Commit) -> Commit:
         if self.has(TailClause.AHEAD) or commit.live is None:
@@ -221,11 +219,10 @@ class Agent:
             self.led.pop(led.archive.number, None)
             return
         before = led.commit
-        yield from self._commit(led, own_commit(self.log, before.epochs, before.next_offset, local, (), before.lineage))
+        yield from self._commit(led, self._own(before.epochs, before.next_offset, local, None, before.lineage))
 
     def _commit(self, led: Led, commit: Commit) -> Steps[None]:
         """Write a commit, or give the leadership up."""
-        commit = self._without_ahead(commit)
         found = yield from put(lambda: led.archive.put_commit(commit, led.etag))
         if isinstance(found, int):
             led.commit, led.etag, led.end = commit, found, max(led.end, commit.next_offset)
@@ -312,14 +309,17 @@ class Agent:
             self.led.pop(archive.number, None)
             return
         before = led.commit
-        assert before.live is not None
         epochs = before.epochs.continued(local.history, before.next_offset).below(end)
-        yield from self._commit(led, own_commit(self.log, epochs, end, local, before.live.former, before.lineage))
+        yield from self._commit(led, self._own(epochs, end, local, before, before.lineage))
 
     def _put_pack(self, name: str, index: tuple[TailEntry, ...], bodies: dict[int, tuple[Batch, ...]]) -> Steps[None]:
         """Put the next pack, and look at the log again after any doubt."""
         is_free = self.has(TailClause.FREE)
         pack = Pack(index, bodies)
+        if not self.has(TailClause.ORDER):
+            self.world.begin(put(lambda: self.world.bucket.put(self.log, name, pack)), -1)
+            self.number, self.index = self.number + 1, index
+            return
         result = yield from put(lambda: self.world.bucket.put(self.log, name, pack, if_absent=is_free), "pack")
         if result is True or (result == UNKNOWN and not self.has(TailClause.REREAD)):
             self._fresh()

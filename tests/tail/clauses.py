@@ -48,6 +48,11 @@ class TailClause(Described):
         """Tail rule 3: a pack is put only where no pack is.
         Without it two processes of one agent replace each other's packs.""",
     )
+    ORDER = (
+        "order",
+        """Tail rule 3: pack n+1 is put after pack n.
+        Without it the newest pack can lead to one that is never stored.""",
+    )
     FRESH = (
         "fresh",
         """Tail rule 3: a put counts only if its answer came within half a grace of the last look at the log.

@@ -17,6 +17,7 @@ _BROKEN_BY = {
     TailClause.CONTINUES: 12,
     TailClause.REREAD: 108,
     TailClause.FREE: 1,
+    TailClause.ORDER: 0,
     TailClause.FRESH: 110,
     TailClause.NAMED: 361,
     TailClause.AHEAD: 0,

@@ -142,6 +142,11 @@ class Commit(StoredObject, expected="a commit", most=COMMIT_BYTES, version=None,
     lineage: Annotated[StoredLineage | None, Presence.IF_SET] = None
     live: Annotated[Live | None, Presence.IF_SET] = None
 
+    @property
+    def has_run(self) -> bool:
+        """Whether a segment was committed; without one, line 1 names no object (protocol rule 8)."""
+        return self.highest_base < self.next_offset or bool(self.epochs.pairs)
+
     def encode(self) -> bytes:
         """Return the content of `offset.wm`."""
         second = self.fields()

@@ -23,7 +23,16 @@ from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, local_epochs
 from ts_uploader.messages.results import Committed, PositionRead
-from ts_uploader.messages.tasks import FillGap, PassGap, Position, ReadPosition, ShipDeleted, Task, WriteCommit
+from ts_uploader.messages.tasks import (
+    FillGap,
+    ForgetFormer,
+    PassGap,
+    Position,
+    ReadPosition,
+    ShipDeleted,
+    Task,
+    WriteCommit,
+)
 
 log = structlog.get_logger()
 
@@ -36,6 +45,7 @@ class CommitLog:
         recorded: called with ranges `[from, to)` that were recorded as gaps while a position was read.
         lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1. Called once the
             commit went back, or may have: a retry finds a commit that lost nothing.
+        tail_log: returns the name of this agent's log of packs for a topic; None if the topic's tail is off.
     """
 
     def __init__(
@@ -45,12 +55,13 @@ class CommitLog:
         store_of: Callable[[str], ObjectStore],
         recorded: Callable[[tuple[tuple[int, int], ...]], None] = lambda _: None,
         lost: Callable[[TopicPartition, tuple[int, int], bool], None] = lambda *_: None,
+        tail_log: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._broker = broker
         self._store_of = store_of
         self._recorded = recorded
         empty_archives = EmptyArchives()
-        self._writer = CommitWriter(store_of, empty_archives)
+        self._writer = CommitWriter(store_of, empty_archives, tail_log)
         self._recovery = PositionRecovery(keys, broker, store_of, self._writer, empty_archives, recorded, lost)
 
     def read(self, task: ReadPosition) -> PositionRead:
@@ -76,6 +87,15 @@ class CommitLog:
         """
         commit = next_commit(task.position, task.run, task.leadership, self._broker)
         return _committed(task, self._writer.write(task.partition, task.position, commit))
+
+    def forget_former(self, task: ForgetFormer) -> Committed:
+        """Write a commit that names no former leadership: own entries cover what they shipped (tail rule 4).
+
+        Raises:
+            FencedLeaderEpoch, PreconditionFailed, OutcomeUnknown: as `write`.
+        """
+        commit = next_commit(task.position, (), task.leadership, self._broker)
+        return _committed(task, self._writer.write(task.partition, task.position, commit, forgets_former=True))
 
     def pass_gap(self, task: PassGap) -> Committed:
         """Record the offsets from the next offset on that exist nowhere, and move the commit beyond them.

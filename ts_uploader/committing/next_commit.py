@@ -3,8 +3,9 @@
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit import Commit, ForeignCommit, Live
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
@@ -39,10 +40,12 @@ def next_commit(position: Position, run: Sequence[Shipped], leadership: Leadersh
         next_offset = shipped.end
         highest = shipped.base if highest is None else max(highest, shipped.base)
     before = position.commit if isinstance(position.commit, Commit) else None
+    if highest is None:
+        highest = before.highest_base if before is not None else position.log_start
     stable = before.last_stable_offset if before is not None else None
     now = int(time.time() * MILLISECONDS)
     return Commit(
-        highest_base=highest if highest is not None else position.log_start,
+        highest_base=highest,
         next_offset=next_offset,
         epoch=leadership.epoch,
         epochs=epochs,
@@ -55,6 +58,43 @@ def next_commit(position: Position, run: Sequence[Shipped], leadership: Leadersh
         java=now if isinstance(position.commit, ForeignCommit) else before.java if before is not None else None,
         lineage=position.lineage,
     )
+
+
+def with_live(
+    commit: Commit, before: Commit | ForeignCommit | None, log: str | None, local: EpochHistory | None = None
+) -> Commit:
+    """Return a commit that names the live tail (tail rule 4), or none without a log.
+
+    A rebuilt commit replaces none, so it names no former leadership. If readers used entries of the same leadership in
+    another log, they stay named until its epoch ends: nothing shows where own entries cover them. If the list begins
+    above the next offset, it shows nothing of entries below, except of leaderships whose records the log has.
+
+    Args:
+        commit: complete but for that.
+        before: the commit that it replaces.
+        log: of this agent, for entries of the topic; None if its tail is off.
+        local: the broker's list in this leadership; None for a later commit, which has the list of the one before.
+    """
+    old = before.live if isinstance(before, Commit) else None
+    former: tuple[tuple[str, int], ...] = ()
+    if isinstance(before, Commit) and old is not None:
+        former = (*old.former, (old.log, before.epoch))
+        if local is None and before.epoch == commit.epoch:
+            local = old.ahead
+    if log is None or local is None:
+        return replace(commit, live=None)
+    ahead = local.from_offset(commit.next_offset)
+    line = commit.epochs.continued(ahead, commit.next_offset)
+    named = [each for each in dict.fromkeys(former) if each != (log, commit.epoch)]
+    if ahead.at(commit.next_offset) is None:
+        named = [each for each in named if each[1] in dict(ahead)]
+    living = tuple((name, epoch) for name, epoch in named if _ends_above(epoch, line, commit.next_offset))
+    return replace(commit, live=Live(log, living, ahead))
+
+
+def _ends_above(epoch: int, line: EpochHistory, offset: int) -> bool:
+    """Return whether an epoch ends above an offset by a list: the next later one begins there."""
+    return next((start > offset for later, start in line if later > epoch), True)
 
 
 def check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoch: int) -> None:

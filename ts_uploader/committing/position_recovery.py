@@ -159,7 +159,7 @@ class PositionRecovery:
             keys,
             shown,
             commit.next_offset,
-            commit.highest_base,
+            commit.highest_base if commit.has_run else None,
             _stored_epochs(store, keys, commit, shown),
             etag,
             commit,
@@ -171,6 +171,9 @@ class PositionRecovery:
             catalog = read_snapshot(store, keys, (commit, etag))
             position = replace(position, gaps=still_missing(store, catalog, position.gaps, position.epochs))
         end = past_end(store, position, listing, task.leadership)
+        restored = None if commit.has_run else self._restored.restored_log(store, keys, listing, task.made_at)
+        if restored is not None:
+            end = min(end, max(listing.bases[0], restored.held_end))
         is_short = end < commit.next_offset and commit.epoch == task.leadership.epoch
         if task.over and is_short and end == log_end(listing.directory, listing.bases[-1]):
             end = commit.next_offset  # that of the last leader's log (protocol rule 14)
@@ -185,13 +188,13 @@ class PositionRecovery:
         position = self._settle(store, position, start, listing)
         living = living_epochs(position, listing)
         is_lost, position = living != position.epochs, replace(position, epochs=living)
-        if commit.epoch < task.leadership.epoch:
+        if commit.epoch < task.leadership.epoch or (not task.over and self._writer.lacks_live(task.partition, commit)):
             # The leadership is written before any segment is shipped: late writes of a former one are then rejected.
             following = next_commit(position, (), task.leadership, self._broker)
             if is_lost:  # the last stable offset is of the lost leadership too: its log had other open transactions
                 stable = last_stable_offset(listing.directory, commit.next_offset)
                 following = replace(following, last_stable_offset=stable)
-            position = self._writer.write(task.partition, position, following)
+            position = self._writer.write(task.partition, position, following, listing)
         return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _is_of_another_life(self, store: ObjectStore, commit: Commit, task: ReadPosition) -> bool:
@@ -235,7 +238,7 @@ class PositionRecovery:
             start,
         )
         if run.highest_base is None and stood is None:
-            return PositionRead(task.partition, task.generation, task.leadership, position)  # no run yet
+            return self._begin_tail(task, listing, position)  # no run yet
         if stood is not None:
             shipped = [segment.name.base for segment in catalog.segments]
             end = rebuilt_end(
@@ -275,7 +278,9 @@ class PositionRecovery:
             living = replace(position, epochs=living_epochs(position, listing))
             commit = next_commit(living, (), task.leadership, self._broker)
             if position.highest_base >= named:
-                position = self._writer.write(task.partition, position, first_commit(commit, task.known, listing))
+                position = self._writer.write(
+                    task.partition, position, first_commit(commit, task.known, listing), listing
+                )
         return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _begin_empty(
@@ -292,8 +297,15 @@ class PositionRecovery:
         position = Position(keys, offset, offset, None, EpochHistory(), None, None, (), lineage, start)
         below = begins_below(start.content, listing, restored, latest=task.latest)
         if below is None:
-            return PositionRead(task.partition, task.generation, task.leadership, position)
+            return self._begin_tail(task, listing, position)
         return self._go_back(store, task, listing, position, below, start)
+
+    def _begin_tail(self, task: ReadPosition, listing: Listing, position: Position) -> PositionRead:
+        """Return the position without a run; a topic with a live tail has its first commit before (tail rule 1)."""
+        if not task.over and position.commit is None and self._writer.has_tail(task.partition):
+            first = next_commit(position, (), task.leadership, self._broker)
+            position = self._writer.write(task.partition, position, first, listing)
+        return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _go_back(
         self,
@@ -311,15 +323,17 @@ class PositionRecovery:
         known = task.known
         if not isinstance(position.commit, Commit) and known is not None and ends_alike(known, commit):
             commit = replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)
-        lost = (end, position.next_offset) if end < position.next_offset and position.commit is not None else None
+        had_run = not isinstance(position.commit, Commit) or position.commit.has_run
+        is_loss = end < position.next_offset and position.commit is not None and had_run
+        lost = (end, position.next_offset) if is_loss else None
         legacy = lost is not None and is_legacy(position, end)
         position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
         epoch = task.leadership.epoch
         if lost is not None:
             with self._losses.of(task.partition, epoch, lost, legacy=legacy):
-                position = self._writer.write(task.partition, position, commit)
+                position = self._writer.write(task.partition, position, commit, listing)
         else:
-            position = self._writer.write(task.partition, position, commit)
+            position = self._writer.write(task.partition, position, commit, listing)
             log.warning("lineage_started", partition=str(task.partition), next_offset=end, epoch=epoch)
         position = self._settle(store, position, start, listing)
         return PositionRead(task.partition, task.generation, task.leadership, position, lost)

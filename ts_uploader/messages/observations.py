@@ -1,10 +1,11 @@
 """Observations, from the watcher and the leadership source to the tracker. All frozen; no part shares state.
 
 `Listing`, `SeveralDirectories`, `DirectoryGone`, `DirectoryDeleted` and `HighWatermarks` describe the log dirs. `Led`
-and `NotLed` describe the leadership of a partition. `RepairWanted` is a request from the store.
+and `NotLed` describe the leadership of a partition, and `Answered` is the broker's answer in it. `RepairWanted` is a
+request from the store. `FormerCovered` is a message of the agent's own live tail.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -190,6 +191,34 @@ class NotLed:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """The broker's answer to ListOffsets, without error and in the leader epoch of the request (protocol rule 1).
+
+    Attributes:
+        epoch: that leader epoch.
+        identity: of the partition's live directory, as listed before the request.
+    """
+
+    partition: TopicPartition
+    epoch: int
+    identity: tuple[int, int]
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class FormerCovered:
+    """Own entries reach to where the leadership of an epoch begins, so none of a former one is needed (tail rule 4).
+
+    Attributes:
+        start: they begin there or below.
+    """
+
+    partition: TopicPartition
+    epoch: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
 class RepairWanted:
     """A request to repair that no agent has answered yet. Sent again every minute until there is an answer."""
 
@@ -197,7 +226,14 @@ class RepairWanted:
     request: RepairRequest
 
 
-PartitionEvent = Listing | SeveralDirectories | DirectoryGone | Led | NotLed | RepairWanted
+@dataclass(frozen=True, slots=True)
+class EarlyRequest:
+    """Producers write to these partitions, so their positions are read before those of others."""
+
+    partitions: Collection[TopicPartition]
+
+
+PartitionEvent = Listing | SeveralDirectories | DirectoryGone | Led | NotLed | Answered | FormerCovered | RepairWanted
 """Observations of one partition that its state in the tracker depends on."""
 
 Observation = PartitionEvent | DirectoryDeleted | HighWatermarks

@@ -201,6 +201,13 @@ class FillGap(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetFormer(Task):
+    """Write a commit that names no former leadership: own entries cover what they shipped (tail rule 4)."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class LookBelow(Task):
     """Find the `.deleted` files from before this leadership that belong to the live log.
 
@@ -284,4 +291,6 @@ class Rescan:
     reason: str = ""
 
 
-AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Repair | ShipDeleted | Rescan
+AnyTask = (
+    ReadPosition | Ship | WriteCommit | PassGap | FillGap | ForgetFormer | LookBelow | Repair | ShipDeleted | Rescan
+)

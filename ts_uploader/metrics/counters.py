@@ -19,7 +19,17 @@ from ts_common.installed import version
 from ts_common.store.wrappers.counted import OPERATIONS
 from ts_uploader.health.conditions import CONDITIONS
 from ts_uploader.health.store_health import FAILURE_REASONS
-from ts_uploader.messages.tasks import FillGap, LookBelow, PassGap, ReadPosition, Repair, Ship, ShipDeleted, WriteCommit
+from ts_uploader.messages.tasks import (
+    FillGap,
+    ForgetFormer,
+    LookBelow,
+    PassGap,
+    ReadPosition,
+    Repair,
+    Ship,
+    ShipDeleted,
+    WriteCommit,
+)
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 PREFIX = "ts_uploader"
@@ -44,6 +54,7 @@ _OPERATIONS = {
     WriteCommit.__name__: "move the commit along the run",
     PassGap.__name__: "record a gap and commit beyond it",
     FillGap.__name__: "commit a gap as filled",
+    ForgetFormer.__name__: "commit that the live tail needs no former leadership",
     LookBelow.__name__: "find `.deleted` files of this log",
     CHECK_STORES: "check at the start whether a store admits the agent",
     WRITE_ENDS: "write the high watermarks of the partitions that the broker leads",

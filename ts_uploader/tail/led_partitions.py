@@ -33,6 +33,7 @@ class LedPartition:
         epoch: leader epoch of the leadership.
         own: this leadership's newest commit; None while it is not known.
         high: its high watermark, as last answered; -1 before that.
+        changes: how often another one was answered.
         since: since when records above `end` are known to be acknowledged, seconds of a monotonic clock; None without.
         is_beginning: whether it has not reached its high watermark yet in this leadership.
     """
@@ -42,6 +43,7 @@ class LedPartition:
     epoch: int
     own: OwnCommit | None = None
     high: int = -1
+    changes: int = 0
     since: float | None = None
     is_beginning: bool = True
     _log: LiveLog | None = None
@@ -139,6 +141,7 @@ class LedPartitions:
             led = self._led.get(partition)
             if led is not None and led.high != high:
                 led.high = high
+                led.changes += 1
                 self.look(led, now)
                 if led.own is None:
                     unread.append(led)

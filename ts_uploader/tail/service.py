@@ -1,6 +1,6 @@
 """The live tail of an agent: a shipper for each log, which is one for each store and group of topics."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -37,7 +37,7 @@ class Tail:
         config: returns the configuration that is in effect.
         security: returns how to connect to the broker.
         backlog: as of `Sources`.
-        read_early: as of `Sources`.
+        offer: puts a message into the inbox of the main loop.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Tail:
         config: Callable[[], ClusterConfig],
         security: Callable[[], Security],
         backlog: Callable[[], Mapping[TopicPartition, Backlog]],
-        read_early: Callable[[Collection[TopicPartition]], None],
+        offer: Callable[[object], None],
         metrics: Metrics,
     ) -> None:
         begun = config()
@@ -67,7 +67,7 @@ class Tail:
                 Sources(
                     backlog,
                     partial(selects, log=log, location=store.location),
-                    read_early,
+                    offer,
                     lambda: config().tail_max_bytes_per_second,
                     begun.tail_interval_ms / _MILLISECONDS,
                 ),

@@ -33,6 +33,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import backoff_seconds
 from ts_uploader.health.store_health import failure_reason
 from ts_uploader.health.tail_state import TailState
+from ts_uploader.messages.observations import Answered, EarlyRequest
 from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, SHIP_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartition, LedPartitions
 from ts_uploader.tail.live_log import Piece
@@ -71,14 +72,14 @@ class Sources:
     Attributes:
         backlog: of every partition that this broker leads; it raises TimeoutError if the main thread does not answer.
         selects: whether a topic's tail is shipped to the log.
-        read_early: has the positions of partitions read before their turn.
+        offer: puts a message into the inbox of the main loop.
         rate: the most bytes of packs per second; None without a limit.
         interval: seconds between two packs.
     """
 
     backlog: Callable[[], Mapping[TopicPartition, Backlog]]
     selects: Callable[[str], bool]
-    read_early: Callable[[Collection[TopicPartition]], None]
+    offer: Callable[[object], None]
     rate: Callable[[], int | None]
     interval: float
 
@@ -116,7 +117,6 @@ class TailShipper:
         self._work = _Work()
         self._closed = threading.Event()
         self._is_read = False
-        self._covered: dict[str, int] = {}  # by directory, the greatest end of an entry when the log was read
         self._again: dict[TopicPartition, float] = {}  # partitions with an error: when they are read again
         self._denied, self._denied_until = "", 0.0
         self._failing, self._failing_since = "", 0.0
@@ -124,7 +124,6 @@ class TailShipper:
         self._last_put = self._last_note = self._last_sweep = time.monotonic()
         self._merged_at: float | None = None  # of a merge that no pack leads to yet
         self._merge_from = self._delete_from = 0.0
-        self._early: set[TopicPartition] = set()  # whose position was requested before its turn
 
     @property
     def state(self) -> TailState:
@@ -175,8 +174,7 @@ class TailShipper:
         self._work.finish()
         if not self._is_read:
             self._read_log(now)
-        unread = self._led.note(self._high_watermarks(backlog, now), now)
-        self._read_early(unread)
+        self._report(self._led.note(self._high_watermarks(backlog, now), now), backlog)
         self._continue_chains(now)
         pieces, more = self._read_pieces(now)
         size = sum(piece.length for _, piece in pieces)
@@ -206,9 +204,6 @@ class TailShipper:
 
     def _read_log(self, now: float) -> None:
         self._packs.read()
-        self._covered.clear()
-        for row in self._packs.rows:
-            self._covered[row.directory] = max(row.end, self._covered.get(row.directory, 0))
         self._led.begin_again(now)
         self._merged_at = None
         self._is_read = True
@@ -231,12 +226,16 @@ class TailShipper:
             if known.high_watermark is not None and known.listing.last_epoch.epoch == self._led.epochs.get(partition)
         }
 
-    def _read_early(self, unread: Sequence[LedPartition]) -> None:
-        """Have the positions read of partitions with records that no entry has."""
-        found = {led.partition for led in unread if led.high > self._covered.get(str(led.partition), 0)}
-        if found := found - self._early:
-            self._early |= found
-            self._sources.read_early(found)
+    def _report(self, unread: Sequence[LedPartition], backlog: Mapping[TopicPartition, Backlog]) -> None:
+        """Report the broker's answers for partitions without an own commit, whose positions are then read."""
+        if self._denied:
+            return  # they are the tracker's own
+        for led in unread:
+            identity = backlog[led.partition].listing.identity
+            self._sources.offer(Answered(led.partition, led.epoch, identity, led.high))
+        written = {led.partition for led in unread if led.changes > 1}  # producers write to these
+        if written:
+            self._sources.offer(EarlyRequest(written))
 
     def _continue_chains(self, now: float) -> None:
         """Find out where partitions continue whose chain is not known."""

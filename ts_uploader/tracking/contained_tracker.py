@@ -17,8 +17,10 @@ from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import (
+    Answered,
     DirectoryDeleted,
     DirectoryGone,
+    FormerCovered,
     HighWatermarks,
     Leadership,
     Led,
@@ -70,8 +72,9 @@ class ContainedTracker:
         offset_reset: OffsetReset,
         segments_in_flight: int = SEGMENTS_IN_FLIGHT,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        has_tail: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._tracker = Tracker(offset_reset, segments_in_flight, checkpoint_seconds)
+        self._tracker = Tracker(offset_reset, segments_in_flight, checkpoint_seconds, has_tail)
         self._stopped: dict[TopicPartition, _Stopped] = {}
         self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last call, without stopped partitions
 
@@ -181,7 +184,7 @@ class ContainedTracker:
                 over = event.taken_at - stopped.since >= _REST_NANOSECONDS
             case NotLed() | DirectoryGone():
                 over = True
-            case SeveralDirectories() | RepairWanted():
+            case SeveralDirectories() | RepairWanted() | Answered() | FormerCovered():
                 pass
         if over:
             del self._stopped[event.partition]

@@ -41,6 +41,7 @@ class PartitionState:
         rival_directories: where several are live; `directory` is then the one that the broker uses.
         counting: counts checkpoint files since the leadership or directory began.
         high_watermark: by the last checkpoint that counts.
+        answer: the broker's last answer, and the count of checkpoint files that ends it; None without one.
         short_checkpoints: a base, and how many checkpoints in a row ended below the end of its segment.
         counted: of the directory, the newest high watermark that counts, with any leader; outlives leaderships.
         rechecked_high_watermark: below the next offset; the agent read the position again because of it.
@@ -71,6 +72,7 @@ class PartitionState:
         repairs: requests to repair without an answer.
         repair: the request of the `Repair` that is under way; None without one.
         repairing: bases of its segments; None without one.
+        covered_from: own entries cover from there on what former leaderships shipped; None if they do not yet.
     """
 
     partition: TopicPartition
@@ -85,6 +87,7 @@ class PartitionState:
     rival_directories: Rivals | None = None
     counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
+    answer: tuple[int, int] | None = None
     short_checkpoints: tuple[int, int] = (-1, 0)
     counted: Counted | None = None
     rechecked_high_watermark: int | None = None
@@ -115,6 +118,7 @@ class PartitionState:
     repairs: tuple[RepairRequest, ...] = ()
     repair: RepairRequest | None = None
     repairing: frozenset[int] | None = None
+    covered_from: int | None = None
 
     @property
     def is_here(self) -> bool:
@@ -146,7 +150,7 @@ class PartitionState:
     def start_over(self, generation: int) -> None:
         """Forget everything about the leadership or directory before. Results of tasks under way no longer count."""
         self.generation = generation
-        self.high_watermark = self.rechecked_high_watermark = None
+        self.high_watermark = self.rechecked_high_watermark = self.answer = None
         self.position = self.last_next_offset = None
         self.reading_position = self.committing = False
         self.retries.clear()
@@ -164,6 +168,7 @@ class PartitionState:
         self.filled_gaps = ()
         self.repairs = ()
         self.repair = self.repairing = None
+        self.covered_from = None
 
     def forget_position(self) -> None:
         """Drop the position after a failure, so that the agent reads it from the store again.

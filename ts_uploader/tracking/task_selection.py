@@ -9,15 +9,17 @@ become a gap, once two whole listings a checkpoint interval apart agree. If this
 the agent fills the gap (protocol rule 10). `repair_selection` selects the answers to requests to repair.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from ts_common.archive.commit import Commit
 from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_uploader.messages.observations import Leadership, Listing
+from ts_uploader.messages.observations import EpochFile, LastEpoch, Leadership, Listing
 from ts_uploader.messages.tasks import (
     AnyTask,
     FillGap,
+    ForgetFormer,
     LookBelow,
     PassGap,
     Position,
@@ -50,13 +52,21 @@ class TaskSelection:
         segments_in_flight: how many segments of one partition are shipped at once.
         checkpoint_seconds: the interval of the broker's high watermark checkpoints. Two listings that far apart must
             agree before offsets count as a gap.
+        has_tail: returns whether this agent ships the live tail of a topic.
     """
 
-    def __init__(self, offset_reset: OffsetReset, segments_in_flight: int, checkpoint_seconds: float) -> None:
+    def __init__(
+        self,
+        offset_reset: OffsetReset,
+        segments_in_flight: int,
+        checkpoint_seconds: float,
+        has_tail: Callable[[str], bool],
+    ) -> None:
         self.latest = offset_reset is OffsetReset.LATEST
         self.idle: dict[TopicPartition, Idle] = {}
         self._window = segments_in_flight
         self._checkpoint_seconds = checkpoint_seconds
+        self._has_tail = has_tail
 
     def select(self, state: PartitionState) -> list[AnyTask]:
         """Return every task that can begin now, and mark each as begun in the state."""
@@ -68,10 +78,13 @@ class TaskSelection:
         if missing_precondition(state, leadership, listing) is not None:
             return []
         position = state.position
+        if position is not None and self._lacks_live(state, leadership, listing, position):
+            position = state.position = None
         if position is None:
             return self._position_read(state, leadership, listing)
         return [
             *self._commit(state, leadership, position),
+            *self._forget_former(state, leadership, position),
             *self._look_below(state, leadership, listing, position),
             *self._gap(state, leadership, listing, position),
             *self._fill(state, leadership, listing, position),
@@ -87,7 +100,16 @@ class TaskSelection:
         if (row.epoch, row.topic_id) != (leadership.epoch, leadership.topic_id):
             return None
         at_active = listing.bases[-1:] == (row.next_offset,)  # no closed segment reaches above it, and the log does
+        if self._has_tail(state.partition.topic) and row.next_offset < state.high_watermark:
+            return None  # there are records for the live tail
         return row if at_active and row.next_offset <= state.high_watermark else None
+
+    def _lacks_live(self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position) -> bool:
+        """Return whether the commit is older than the switch of the topic's live tail: then the position is read."""
+        if state.committing or not self._has_tail(state.partition.topic) or not isinstance(position.commit, Commit):
+            return False
+        has_epochs = listing.last_epoch == LastEpoch(EpochFile.READ, leadership.epoch)
+        return position.commit.live is None and has_epochs
 
     def _position_read(self, state: PartitionState, leadership: Leadership, listing: Listing) -> list[AnyTask]:
         if state.reading_position or state.committing or self.deferred(state) is not None:
@@ -113,6 +135,16 @@ class TaskSelection:
             return []
         state.committing = True
         return [WriteCommit(state.partition, state.generation, leadership, position, run)]
+
+    def _forget_former(self, state: PartitionState, leadership: Leadership, position: Position) -> list[AnyTask]:
+        if state.covered_from is None or position.next_offset < state.covered_from or state.committing:
+            return []
+        state.covered_from = None
+        live = position.commit.live if isinstance(position.commit, Commit) else None
+        if live is None or all(epoch == leadership.epoch for _, epoch in live.former):
+            return []
+        state.committing = True
+        return [ForgetFormer(state.partition, state.generation, leadership, position)]
 
     def _ships(
         self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position

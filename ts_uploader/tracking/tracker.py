@@ -14,15 +14,19 @@ owns all state.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from ts_common.archive.positions import Idle
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import (
+    Answered,
     DirectoryDeleted,
     DirectoryGone,
+    EpochFile,
+    FormerCovered,
     HighWatermarks,
+    LastEpoch,
     Leadership,
     Led,
     Listing,
@@ -47,7 +51,7 @@ from ts_uploader.messages.results import (
 )
 from ts_uploader.messages.tasks import AnyTask, LookBelow, ReadPosition, Repair, Rescan, Shipped
 from ts_uploader.tracking.backlog import Backlog
-from ts_uploader.tracking.high_watermarks import Checkpoints, Counted, Counting, ship_deleted
+from ts_uploader.tracking.high_watermarks import OTHER_FILES, Checkpoints, Counted, Counting, ship_deleted
 from ts_uploader.tracking.live_directories import Rivals
 from ts_uploader.tracking.partition_state import PartitionState
 from ts_uploader.tracking.reasons import undecided_directory, why
@@ -62,6 +66,7 @@ class Tracker:
         segments_in_flight: how many segments of one partition are shipped at once.
         checkpoint_seconds: the interval of the broker's high watermark checkpoints. Two listings that far apart must
             agree before offsets count as a gap.
+        has_tail: returns whether this agent ships the live tail of a topic.
     """
 
     def __init__(
@@ -69,8 +74,9 @@ class Tracker:
         offset_reset: OffsetReset,
         segments_in_flight: int = SEGMENTS_IN_FLIGHT,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        has_tail: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._selection = TaskSelection(offset_reset, segments_in_flight, checkpoint_seconds)
+        self._selection = TaskSelection(offset_reset, segments_in_flight, checkpoint_seconds, has_tail)
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._checkpoints = Checkpoints()
         # All partitions share one counter. A partition that was forgotten and returns then never matches old results.
@@ -121,6 +127,11 @@ class Tracker:
                 if state.leadership is not None:
                     state.leadership = None
                     self._start_over(state)
+            case Answered():
+                self._on_answer(state, event)
+            case FormerCovered():
+                if state.leadership is not None and state.leadership.epoch == event.epoch:
+                    state.covered_from = event.start
             case RepairWanted():
                 if state.leadership is not None:
                     state.want_repair(event.request)
@@ -339,6 +350,9 @@ class Tracker:
             state.counted = Counted(state.directory[0], listing.last_epoch.epoch, high_watermark, leadership)
         if leadership is None:
             return []
+        # The broker can have collected these files before its answer: until then none lowers it.
+        if state.answer is not None and (self._checkpoints.count(event.log_dir) or 0) < state.answer[1]:
+            high_watermark = max(high_watermark or 0, state.answer[0])
         state.high_watermark = high_watermark
         state.take_checkpoint()
         self._recheck_position(state)
@@ -367,7 +381,19 @@ class Tracker:
     def _count(self, state: PartitionState, listing: Listing, before: int | None) -> None:
         """Restart the count of checkpoint files if the directory or the leader epoch changed."""
         if state.counting.begin(listing, state.leadership, before):
-            state.high_watermark = None
+            state.high_watermark = state.answer = None
+
+    def _on_answer(self, state: PartitionState, event: Answered) -> None:
+        """Use a high watermark that the broker answered with, if it is of this directory in this leadership."""
+        listing, leadership = state.listing, state.leadership
+        if listing is None or leadership is None or leadership.epoch != event.epoch:
+            return
+        if listing.identity != event.identity or listing.last_epoch != LastEpoch(EpochFile.READ, event.epoch):
+            return
+        unread = (self._checkpoints.count(listing.log_dir) or 0) + 1
+        state.answer = event.high_watermark, unread + OTHER_FILES
+        state.high_watermark = max(event.high_watermark, state.high_watermark or 0)
+        self._recheck_position(state)
 
     def _on_no_directory(self, state: PartitionState) -> None:
         state.listing = state.directory = None

@@ -30,6 +30,7 @@ from ts_uploader.messages.results import (
 from ts_uploader.messages.tasks import (
     AnyTask,
     FillGap,
+    ForgetFormer,
     LookBelow,
     PassGap,
     ReadPosition,
@@ -160,6 +161,8 @@ class TaskRunner:
                 return self._committed(self._commits.pass_gap(task))
             case FillGap():
                 return self._committed(self._commits.fill_gap(task))
+            case ForgetFormer():
+                return self._committed(self._commits.forget_former(task))
             case LookBelow():
                 return self._looked(look_below(task))
             case Repair():
