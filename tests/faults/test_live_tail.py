@@ -7,8 +7,8 @@ from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.archive import record_of
 from tests.faults.conftest import ArchiveOf
-from tests.faults.leaders import PATIENCE, produce
-from tests.uploader.beside import PREFIX, Archive
+from tests.faults.leaders import PATIENCE, Background, Load, produce, start_agents, wait_in_sync, wait_led
+from tests.uploader.beside import ON_BOTH, PREFIX, Archive
 
 pytestmark = pytest.mark.usefixtures("mended")
 
@@ -56,3 +56,63 @@ def test_records_of_an_open_segment_are_shown_and_stay_the_same_once_it_closes(
     assert again == seen == dump(cluster.bootstrap, archive.topic)
     assert {record.offset: record.value for record in again} == first | rest
     assert agent.metrics()["ts_uploader_tail_lag_seconds"] == 0
+
+
+class Watch(Background):
+    """Reads the partition again and again: what was shown once stays, and each offset is shown once."""
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__()
+        self.reads = 0
+        self._archive = archive
+
+    def run(self) -> None:
+        before: list[OracleRecord] = []
+        while not self._ending.wait(0.1):
+            now = shown(self._archive)
+            assert now[: len(before)] == before[: len(now)]
+            assert len(now) >= len(before), f"the end went from {before[-1].offset} to {now[-1:]}"
+            self.reads, before = self.reads + 1, now
+
+
+@ON_BOTH
+def test_each_acknowledged_record_is_shown_once_whoever_leads_and_whichever_agent_dies(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
+    """In order, equal to Kafka's consumer at both isolation levels, from the tail and from segments."""
+    archive = archive_of("tail-moves", properties=TAIL)
+    config = {"segment.bytes": "120000", "min.insync.replicas": "1"}
+    cluster.create_topic(archive.topic, assignment=[[1, 2]], config=config)
+    agents = start_agents(archive, 1, 2)
+    with Load(cluster, archive.topic, 1) as load, Watch(archive) as watch:
+        for leader, other in ((1, 2), (2, 1)):
+            transact(cluster, archive.topic)
+            wait_shown(archive, max(load.acknowledged[0], default=0))
+            agents[leader].kill()
+            agents[leader].start()
+            wait_shown(archive, max(load.acknowledged[0]))
+            cluster.brokers[leader].kill()
+            wait_led(cluster, archive.topic, other)
+            wait_shown(archive, max(load.acknowledged[0]))
+            cluster.brokers[leader].start()
+            wait_in_sync(cluster, archive.topic, 1, 2)
+        transact(cluster, archive.topic)
+        watch.check()
+    seen = wait_shown(archive, cluster.latest(archive.topic, 0) - 1)
+    assert seen == dump(cluster.bootstrap, archive.topic)
+    assert shown(archive, "read_committed") == dump(cluster.bootstrap, archive.topic, "read_committed")
+    values = {record.offset: record.value for record in seen}
+    assert load.acknowledged[0].items() <= values.items()
+    assert watch.reads > 10
+    assert archive.next_offset() > 0
+
+
+def transact(cluster: LocalCluster, topic: str) -> None:
+    """Produce a transaction that commits, one that aborts, and leave one open until the broker ends it."""
+    producer = cluster.producer({"transactional.id": f"{topic}-t", "transaction.timeout.ms": 10_000})
+    producer.init_transactions(PATIENCE)
+    for ends in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(topic, b"transaction-%d" % number, partition=0)
+        ends(PATIENCE)
