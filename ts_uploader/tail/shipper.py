@@ -45,7 +45,7 @@ from ts_uploader.tracking.backlog import Backlog
 log = structlog.get_logger()
 
 _PACK_BYTES: Final = 8 << 20
-_BEGINNING_BYTES: Final = 2 << 20  # of a pack, for partitions that have never reached their high watermark
+_BEGINNING_BYTES: Final = 4 << 20  # of a pack, for partitions that have never reached their high watermark
 _AGAIN_SECONDS: Final = 30.0  # after an error of one partition
 _PUBLISH_SECONDS: Final = 60.0  # after a merge, if no record arrives
 _NOTE_SECONDS: Final = GRACE_SECONDS / 4
@@ -262,7 +262,7 @@ class TailShipper:
             if led.end is None or now < self._again.get(led.partition, 0.0):
                 continue
             if most <= 0:
-                return pieces, left <= 0
+                return pieces, True
             piece = self._piece(led, most, now)
             if piece is not None:
                 pieces.append((led, piece))
