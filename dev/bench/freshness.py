@@ -1,8 +1,8 @@
 """`python -m dev.bench.freshness`: the time from a record's acknowledgement until a following reader can see it.
 
 One broker in KRaft mode, partitions that a process of its own writes to at a fixed rate, and optionally many more that
-nobody writes to. The agent ships a live tail. A reader follows the log of packs: it requests the name of the next pack
-each 0.1 s, and reads its index. One in twenty records counts, from its acknowledgement to the end of that request.
+no producer writes to. The agent ships a live tail. A reader follows the log of packs: it requests the name of the next
+pack each 0.1 s, and reads its index. One in twenty records counts, from its acknowledgement to the end of that request.
 
 The goals are those of 300 written partitions: p88 and p99 of that time; the agent's CPU, and its memory above that of
 an agent without a tail; the broker's CPU above its own without a tail. With more partitions, or a store that answers

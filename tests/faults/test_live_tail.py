@@ -76,7 +76,7 @@ class Watch(Background):
 
 
 @ON_BOTH
-def test_each_acknowledged_record_is_shown_once_whoever_leads_and_whichever_agent_dies(
+def test_each_acknowledged_record_is_shown_once_across_leaders_and_killed_agents(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """In order, equal to Kafka's consumer at both isolation levels, from the tail and from segments."""

@@ -12,9 +12,9 @@ from ts_common.store.contract import ObjectStore
 from ts_uploader.health.tail_state import TailState
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.tail.high_watermarks import HighWatermarks
-from ts_uploader.tail.merging import Merger
-from ts_uploader.tail.pack_log import PackLog, boot_seconds
+from ts_uploader.tail.pack_log import PackLog
 from ts_uploader.tail.shipper import Sources, TailShipper
+from ts_uploader.tail.upkeep import Upkeep
 from ts_uploader.tracking.backlog import Backlog
 
 _MILLISECONDS: Final = 1000
@@ -58,26 +58,19 @@ class Tail:
         def selects(topic: str, *, log: str, location: str) -> bool:
             return log_of(config(), broker, topic) == log and store_of(topic).location == location
 
-        self.shippers = [
-            TailShipper(
-                PackLog(store, keys, log),
-                store,
-                keys,
-                HighWatermarks(security),
-                Sources(
-                    backlog,
-                    partial(selects, log=log, location=store.location),
-                    offer,
-                    lambda: config().tail_max_bytes_per_second,
-                    begun.tail_interval_ms / _MILLISECONDS,
-                ),
-                metrics,
-                Merger(store, keys, log),
-                boot_seconds,
+        def shipper(store: ObjectStore, log: str) -> TailShipper:
+            packs = PackLog(store, keys, log)
+            sources = Sources(
+                backlog,
+                partial(selects, log=log, location=store.location),
+                offer,
+                lambda: config().tail_max_bytes_per_second,
+                begun.tail_interval_ms / _MILLISECONDS,
             )
-            for store in stores
-            for log in logs
-        ]
+            upkeep = Upkeep(packs, store, keys, metrics)
+            return TailShipper(packs, store, keys, HighWatermarks(security), sources, metrics, upkeep)
+
+        self.shippers = [shipper(store, log) for store in stores for log in logs]
 
     @property
     def states(self) -> list[TailState]:

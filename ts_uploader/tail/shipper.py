@@ -11,20 +11,16 @@ share of a pack is bounded, so that they delay no other partition.
 A thread of its own: no failure here ends the agent, or delays a closed segment.
 """
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 from typing import Final, Protocol
 
 import structlog
 
-from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit
-from ts_common.archive.object_keys import ClusterKeys, partition_of
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_logs import TailLogs
 from ts_common.errors import CorruptData, ObjectNotFound, OperatorError, SegmentChanged, TieredStorageError
@@ -34,12 +30,12 @@ from ts_common.store.retry import backoff_seconds
 from ts_uploader.health.store_health import failure_reason
 from ts_uploader.health.tail_state import TailState
 from ts_uploader.messages.observations import Answered, EarlyRequest
-from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, SHIP_TAIL, Metrics
+from ts_uploader.metrics.counters import SHIP_TAIL, Metrics
+from ts_uploader.tail.adoption import Adoption
 from ts_uploader.tail.led_partitions import LedPartition, LedPartitions
 from ts_uploader.tail.live_log import Piece
-from ts_uploader.tail.merging import Merged, MergePlan, Merger, plan_merge, plan_sweep
-from ts_uploader.tail.needed import Needed
-from ts_uploader.tail.pack_log import GRACE_SECONDS, PackLog
+from ts_uploader.tail.pack_log import PackLog
+from ts_uploader.tail.upkeep import Upkeep
 from ts_uploader.tracking.backlog import Backlog
 
 log = structlog.get_logger()
@@ -47,10 +43,6 @@ log = structlog.get_logger()
 _PACK_BYTES: Final = 8 << 20
 _BEGINNING_BYTES: Final = 4 << 20  # of a pack, for partitions that have never reached their high watermark
 _AGAIN_SECONDS: Final = 30.0  # after an error of one partition
-_PUBLISH_SECONDS: Final = 60.0  # after a merge, if no record arrives
-_NOTE_SECONDS: Final = GRACE_SECONDS / 4
-_OTHERS_SECONDS: Final = 3600.0  # between two readings of the commit of a partition that is led elsewhere
-_OTHERS_AT_ONCE: Final = 500
 _BROKER_SECONDS: Final = 300.0  # before the broker is requested again after it denied the right
 _MILLISECONDS: Final = 1000
 
@@ -91,7 +83,7 @@ class TailShipper:
         packs: the log.
         store: that has it.
         metrics: counts packs, bytes and failures.
-        merger: runs the merges.
+        upkeep: merges and deletes.
     """
 
     def __init__(
@@ -102,8 +94,7 @@ class TailShipper:
         requests: Requests,
         sources: Sources,
         metrics: Metrics,
-        merger: Merger,
-        seconds: Callable[[], float],
+        upkeep: Upkeep,
     ) -> None:
         self._packs = packs
         self._store = store
@@ -111,19 +102,15 @@ class TailShipper:
         self._requests = requests
         self._sources = sources
         self._metrics = metrics
-        self._merger = merger
+        self._upkeep = upkeep
         self._led = LedPartitions(packs.name, sources.selects)
-        self._needed = Needed(packs.name, seconds)
-        self._work = _Work()
+        self._adoption = Adoption()
         self._closed = threading.Event()
         self._is_read = False
         self._again: dict[TopicPartition, float] = {}  # partitions with an error: when they are read again
         self._denied, self._denied_until = "", 0.0
         self._failing, self._failing_since = "", 0.0
         self._requested: float | None = None
-        self._last_put = self._last_note = self._last_sweep = time.monotonic()
-        self._merged_at: float | None = None  # of a merge that no pack leads to yet
-        self._merge_from = self._delete_from = 0.0
 
     @property
     def state(self) -> TailState:
@@ -171,20 +158,24 @@ class TailShipper:
         now, requested = time.monotonic(), time.time()
         backlog = self._sources.backlog()
         self._led.update(backlog, now)
-        self._work.finish()
+        self._upkeep.finish()
         if not self._is_read:
             self._read_log(now)
         self._report(self._led.note(self._high_watermarks(backlog, now), now), backlog)
         self._continue_chains(now)
         pieces, more = self._read_pieces(now)
-        size = sum(piece.length for _, piece in pieces)
-        if pieces or self._must_publish(now):
+        self._adoption.look(self._led, now)
+        adopted = [] if more else self._adoption.read(_BEGINNING_BYTES)
+        size = sum(piece.length for _, piece in (*pieces, *adopted))
+        if size or self._upkeep.must_publish(now):
             self._is_read = False
-            entries, batches = _pack(pieces)
+            entries, batches = _pack((*pieces, *adopted))
             self._packs.put(int(requested * _MILLISECONDS), entries, batches)
             self._is_read = True
             self._took(pieces, now, requested, size)
-        self._tidy(now)
+            for covered in self._adoption.take(adopted):
+                self._sources.offer(covered)
+        self._upkeep.tend(self._led, now)
         return size, more
 
     def _wait(self, size: int, *, more: bool) -> float:
@@ -205,7 +196,8 @@ class TailShipper:
     def _read_log(self, now: float) -> None:
         self._packs.read()
         self._led.begin_again(now)
-        self._merged_at = None
+        self._adoption.begin_again()
+        self._upkeep.begin_again()
         self._is_read = True
 
     def _high_watermarks(self, backlog: Mapping[TopicPartition, Backlog], now: float) -> Mapping[TopicPartition, int]:
@@ -286,125 +278,11 @@ class TailShipper:
             led.take(piece)
             self._again.pop(led.partition, None)
             self._led.look(led, now)
-        self._requested, self._last_put, self._merged_at = requested, time.monotonic(), None
+        self._requested = requested
+        self._upkeep.published(time.monotonic())
         self._metrics.tail_packs.inc()
         self._metrics.tail_bytes.inc(size)
-        self._metrics.tail_seconds.observe(self._last_put - now)
-
-    def _must_publish(self, now: float) -> bool:
-        """Whether a pack without records is due: it leads to what a merge made, or lets objects be deleted."""
-        if self._merged_at is not None and now - self._merged_at > _PUBLISH_SECONDS:
-            return True
-        return self._packs.has_unused and now - self._last_put > GRACE_SECONDS
-
-    def _tidy(self, now: float) -> None:
-        """Begin a merge that is due, and delete what nothing leads to."""
-        if now >= self._delete_from:
-            self._delete(now)
-        if now - self._last_note > _NOTE_SECONDS:
-            self._last_note = now
-            self._note_commits()
-        if self._work.is_busy or now < self._merge_from or self._merged_at is not None:
-            return
-        plan = plan_merge(self._packs, self._needed.needs)
-        if plan is None and now - self._last_sweep > GRACE_SECONDS:
-            self._last_sweep = now
-            plan = plan_sweep(self._packs, self._needed.needs)
-            if plan is None:
-                self._read_others()
-                return
-        if plan is not None:
-            merged = Merged()
-            self._work.begin(partial(self._merger.run, plan, merged), partial(self._take_merged, plan, merged))
-
-    def _delete(self, now: float) -> None:
-        try:
-            self._metrics.tail_deleted.inc(self._packs.delete())
-        except TieredStorageError as error:  # without the right, packs are shipped all the same
-            self._delete_from = now + _AGAIN_SECONDS * 10
-            self._metrics.errors.labels(DELETE_TAIL, failure_reason(error)).inc()
-            log.warning("tail_not_deleted", message="repeated", log=self._packs.name, error=str(error))
-
-    def _take_merged(self, plan: MergePlan, merged: Merged, error: Exception | None) -> None:
-        if error is not None or plan.reads != self._packs.reads:
-            self._packs.abandon(merged.made)
-            self._merge_from = time.monotonic() + _AGAIN_SECONDS
-        if error is not None:
-            self._metrics.errors.labels(MERGE_TAIL, failure_reason(error)).inc()
-            log.warning("tail_not_merged", message="repeated", log=self._packs.name, error=str(error))
-        elif plan.reads == self._packs.reads:
-            self._packs.take_merge(plan.packs, merged.levels, merged.made)
-            self._merged_at = time.monotonic()
-            self._metrics.tail_merged_bytes.inc(merged.copied)
-
-    def _note_commits(self) -> None:
-        """Note the commits of led partitions that have entries."""
-        directories = {row.directory for row in self._packs.rows}
-        self._needed.forget_others(directories)
-        for led in self._led:
-            if led.own is not None and led.own.keys.directory in directories:
-                self._needed.note(led.own.keys.directory, led.own.commit)
-
-    def _read_others(self) -> None:
-        """Read the commits of partitions that have entries and are led elsewhere."""
-        led = {each.own.keys.directory for each in self._led if each.own is not None}
-        old = [
-            name
-            for name in {row.directory for row in self._packs.rows} - led
-            if (age := self._needed.age(name)) is None or age > _OTHERS_SECONDS
-        ]
-        found: list[tuple[str, Commit]] = []
-        if old:
-            self._work.begin(
-                partial(self._read_commits, sorted(old)[:_OTHERS_AT_ONCE], found), partial(self._take_others, found)
-            )
-
-    def _read_commits(self, directories: Sequence[str], found: list[tuple[str, Commit]]) -> None:
-        for name in directories:
-            partition = partition_of(name)
-            if partition is None:
-                continue
-            keys = self._keys.partition(partition, name.removesuffix(f"-{partition.partition}"))
-            commit, _ = read_commit(self._store, keys)
-            if isinstance(commit, Commit):
-                found.append((name, commit))
-
-    def _take_others(self, found: Sequence[tuple[str, Commit]], error: Exception | None) -> None:
-        for name, commit in found:
-            self._needed.note(name, commit)
-        if error is not None:
-            log.warning("tail_commits_not_read", message="repeated", log=self._packs.name, error=str(error))
-
-
-class _Work:
-    """One piece of work at a time, on a thread of its own; `finish` reports its result on the caller's."""
-
-    def __init__(self) -> None:
-        self.is_busy = False
-        self._done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-
-    def begin(self, run: Callable[[], None], take: Callable[[Exception | None], None]) -> None:
-        """Begin a piece of work."""
-
-        def work() -> None:
-            error: Exception | None = None
-            try:
-                run()
-            except Exception as failed:  # noqa: BLE001  (`take` reports it)
-                error = failed
-            self._done.put(partial(take, error))
-
-        self.is_busy = True
-        threading.Thread(target=work, name="tail-merge", daemon=True).start()
-
-    def finish(self) -> None:
-        """Report the result, if it is there."""
-        try:
-            take = self._done.get_nowait()
-        except queue.Empty:
-            return
-        self.is_busy = False
-        take()
+        self._metrics.tail_seconds.observe(time.monotonic() - now)
 
 
 def _in_order(waiting: Collection[LedPartition]) -> Iterator[LedPartition]:

@@ -1,0 +1,191 @@
+"""The upkeep of one log: merges that are due, and the deletion of what nothing leads to (tail rule 5).
+
+A merge runs on a thread of its own, one at a time; packs are put meanwhile. The next pack leads to what it made.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import ClusterKeys, partition_of
+from ts_common.errors import TieredStorageError
+from ts_common.store.contract import ObjectStore
+from ts_uploader.health.store_health import failure_reason
+from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
+from ts_uploader.tail.led_partitions import LedPartitions
+from ts_uploader.tail.merging import Merged, MergePlan, Merger, plan_merge, plan_sweep
+from ts_uploader.tail.needed import Needed
+from ts_uploader.tail.pack_log import GRACE_SECONDS, PackLog, boot_seconds
+
+log = structlog.get_logger()
+
+_AGAIN_SECONDS: Final = 30.0  # after a merge that failed
+_DELETE_AGAIN_SECONDS: Final = 300.0
+_PUBLISH_SECONDS: Final = 60.0  # after a merge, if no record arrives
+_NOTE_SECONDS: Final = GRACE_SECONDS / 4
+_OTHERS_SECONDS: Final = 3600.0  # between two readings of the commit of a partition that is led elsewhere
+_OTHERS_AT_ONCE: Final = 500
+
+
+class Upkeep:
+    """Tends one log; the shipper's thread calls all methods.
+
+    Args:
+        packs: the log.
+        store: that has it.
+        metrics: counts failures, merged bytes and deleted objects.
+        seconds: a clock that counts suspension.
+    """
+
+    def __init__(
+        self,
+        packs: PackLog,
+        store: ObjectStore,
+        keys: ClusterKeys,
+        metrics: Metrics,
+        seconds: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self._packs = packs
+        self._store = store
+        self._keys = keys
+        self._metrics = metrics
+        self._merger = Merger(store, keys, packs.name)
+        self._needed = Needed(packs.name, seconds)
+        self._work = _Work()
+        self._put_at = self._last_note = self._last_sweep = time.monotonic()
+        self._merged_at: float | None = None  # of a merge that no pack leads to yet
+        self._merge_from = self._delete_from = 0.0
+
+    def finish(self) -> None:
+        """Use a merge that has ended."""
+        self._work.finish()
+
+    def published(self, now: float) -> None:
+        """Note that a pack was put."""
+        self._put_at, self._merged_at = now, None
+
+    def begin_again(self) -> None:
+        """Forget a merge that no pack leads to: the log was read again."""
+        self._merged_at = None
+
+    def must_publish(self, now: float) -> bool:
+        """Whether a pack without records is due: it leads to what a merge made, or lets objects be deleted."""
+        if self._merged_at is not None and now - self._merged_at > _PUBLISH_SECONDS:
+            return True
+        return self._packs.has_unused and now - self._put_at > GRACE_SECONDS
+
+    def tend(self, led: LedPartitions, now: float) -> None:
+        """Begin a merge that is due, and delete what nothing leads to."""
+        if now >= self._delete_from:
+            self._delete(now)
+        if now - self._last_note > _NOTE_SECONDS:
+            self._last_note = now
+            self._note_commits(led)
+        if self._work.is_busy or now < self._merge_from or self._merged_at is not None:
+            return
+        plan = plan_merge(self._packs, self._needed.needs)
+        if plan is None and now - self._last_sweep > GRACE_SECONDS:
+            self._last_sweep = now
+            plan = plan_sweep(self._packs, self._needed.needs)
+            if plan is None:
+                self._read_others(led)
+                return
+        if plan is not None:
+            merged = Merged()
+            self._work.begin(partial(self._merger.run, plan, merged), partial(self._take_merged, plan, merged))
+
+    def _delete(self, now: float) -> None:
+        try:
+            self._metrics.tail_deleted.inc(self._packs.delete())
+        except TieredStorageError as error:  # without the right, packs are shipped all the same
+            self._delete_from = now + _AGAIN_SECONDS * 10
+            self._metrics.errors.labels(DELETE_TAIL, failure_reason(error)).inc()
+            log.warning("tail_not_deleted", message="repeated", log=self._packs.name, error=str(error))
+
+    def _take_merged(self, plan: MergePlan, merged: Merged, error: Exception | None) -> None:
+        if error is not None or plan.reads != self._packs.reads:
+            self._packs.abandon(merged.made)
+            self._merge_from = time.monotonic() + _AGAIN_SECONDS
+        if error is not None:
+            self._metrics.errors.labels(MERGE_TAIL, failure_reason(error)).inc()
+            log.warning("tail_not_merged", message="repeated", log=self._packs.name, error=str(error))
+        elif plan.reads == self._packs.reads:
+            self._packs.take_merge(plan.packs, merged.levels, merged.made)
+            self._merged_at = time.monotonic()
+            self._metrics.tail_merged_bytes.inc(merged.copied)
+
+    def _note_commits(self, led_partitions: LedPartitions) -> None:
+        """Note the commits of led partitions that have entries."""
+        directories = {row.directory for row in self._packs.rows}
+        self._needed.forget_others(directories)
+        for led in led_partitions:
+            if led.own is not None and led.own.keys.directory in directories:
+                self._needed.note(led.own.keys.directory, led.own.commit)
+
+    def _read_others(self, led_partitions: LedPartitions) -> None:
+        """Read the commits of partitions that have entries and are led elsewhere."""
+        led = {each.own.keys.directory for each in led_partitions if each.own is not None}
+        old = [
+            name
+            for name in {row.directory for row in self._packs.rows} - led
+            if (age := self._needed.age(name)) is None or age > _OTHERS_SECONDS
+        ]
+        found: list[tuple[str, Commit]] = []
+        if old:
+            self._work.begin(
+                partial(self._read_commits, sorted(old)[:_OTHERS_AT_ONCE], found), partial(self._take_others, found)
+            )
+
+    def _read_commits(self, directories: Sequence[str], found: list[tuple[str, Commit]]) -> None:
+        for name in directories:
+            partition = partition_of(name)
+            if partition is None:
+                continue
+            keys = self._keys.partition(partition, name.removesuffix(f"-{partition.partition}"))
+            commit, _ = read_commit(self._store, keys)
+            if isinstance(commit, Commit):
+                found.append((name, commit))
+
+    def _take_others(self, found: Sequence[tuple[str, Commit]], error: Exception | None) -> None:
+        for name, commit in found:
+            self._needed.note(name, commit)
+        if error is not None:
+            log.warning("tail_commits_not_read", message="repeated", log=self._packs.name, error=str(error))
+
+
+class _Work:
+    """One piece of work at a time, on a thread of its own; `finish` reports its result on the caller's."""
+
+    def __init__(self) -> None:
+        self.is_busy = False
+        self._done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def begin(self, run: Callable[[], None], take: Callable[[Exception | None], None]) -> None:
+        """Begin a piece of work."""
+
+        def work() -> None:
+            error: Exception | None = None
+            try:
+                run()
+            except Exception as failed:  # noqa: BLE001  (`take` reports it)
+                error = failed
+            self._done.put(partial(take, error))
+
+        self.is_busy = True
+        threading.Thread(target=work, name="tail-merge", daemon=True).start()
+
+    def finish(self) -> None:
+        """Report the result, if it is there."""
+        try:
+            take = self._done.get_nowait()
+        except queue.Empty:
+            return
+        self.is_busy = False
+        take()
