@@ -1,17 +1,17 @@
 """The live tail with real brokers and agents: readers see each acknowledged record that Kafka kept, once."""
 
+from collections.abc import Iterator
+
 import pytest
 
 import ts_reader
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.archive import record_of
-from tests.faults.conftest import ArchiveOf
 from tests.faults.leaders import PATIENCE, Background, Load, produce, start_agents, wait_in_sync, wait_led
 from tests.uploader.beside import ON_BOTH, PREFIX, Archive
+from tests.uploader.conftest import ArchiveOf
 from ts_common.errors import QueryError
-
-pytestmark = pytest.mark.usefixtures("mended")
 
 TAIL = {PREFIX + "tail.interval.ms": "200"}
 
@@ -22,6 +22,15 @@ def _credentials(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None
     assert cluster.s3 is not None
     for name, value in cluster.s3.environment().items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def _mended(cluster: LocalCluster) -> Iterator[None]:
+    """Run each broker again after the test."""
+    yield
+    for broker in cluster.brokers.values():
+        if not broker.alive:
+            broker.start()
 
 
 def shown(archive: Archive, isolation: Isolation = "read_uncommitted") -> list[OracleRecord]:
