@@ -80,7 +80,7 @@ class Adoption:
                 most -= piece.length
         return pieces
 
-    def take(self, pieces: Iterable[tuple[LedPartition, Piece]]) -> list[FormerCovered]:
+    def take(self, pieces: Iterable[tuple[LedPartition, Piece]], now: float) -> list[FormerCovered]:
         """Continue after pieces, which the store has; return the partitions that need no former leadership."""
         covered = []
         for led, piece in pieces:
@@ -90,6 +90,7 @@ class Adoption:
                 if piece.end >= adopted.until:
                     covered.append(FormerCovered(led.partition, led.epoch, adopted.start))
                     del self._adopted[led.partition]
+                    self._since[led.partition] = led.epoch, now  # a commit that fails is requested again
         return covered
 
     def begin_again(self) -> None:

@@ -173,7 +173,7 @@ class TailShipper:
             self._packs.put(int(requested * _MILLISECONDS), entries, batches)
             self._is_read = True
             self._took(pieces, now, requested, size)
-            for covered in self._adoption.take(adopted):
+            for covered in self._adoption.take(adopted, now):
                 self._sources.offer(covered)
         self._upkeep.tend(self._led, now)
         return size, more
@@ -248,7 +248,7 @@ class TailShipper:
     def _read_pieces(self, now: float) -> tuple[list[tuple[LedPartition, Piece]], bool]:
         """Return the batches of the next pack, and whether it has no room for more that waits."""
         pieces: list[tuple[LedPartition, Piece]] = []
-        left, of_beginning = _PACK_BYTES, _BEGINNING_BYTES
+        left, of_beginning, more = _PACK_BYTES, _BEGINNING_BYTES, False
         for led in _in_order(self._led.waiting.values()):
             most = min(left, of_beginning) if led.is_beginning else left
             if led.end is None or now < self._again.get(led.partition, 0.0):
@@ -260,7 +260,8 @@ class TailShipper:
                 pieces.append((led, piece))
                 left -= piece.length
                 of_beginning -= piece.length if led.is_beginning else 0
-        return pieces, False
+                more |= piece.end < led.high
+        return pieces, more
 
     def _piece(self, led: LedPartition, most: int, now: float) -> Piece | None:
         try:

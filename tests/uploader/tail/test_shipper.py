@@ -1,0 +1,318 @@
+"""The rounds of a shipper over made logs: what a pack has, and what each fault of the store leaves."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.common.log_format.build import batch, record
+from tests.uploader.tail.test_live_log import begin
+from ts_common.archive.commit import Commit, Live
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.object_keys import ClusterKeys, pack_name
+from ts_common.archive.tail_logs import TailLogs, read_indexes
+from ts_common.errors import AccessDenied, ConfigurationError, OutcomeUnknown, StoreUnavailable, TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_uploader.messages.observations import Answered, EarlyRequest, EpochFile, FormerCovered, LastEpoch, Listing
+from ts_uploader.messages.tasks import Position
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.tail import adoption, shipper
+from ts_uploader.tail.pack_log import PackLog
+from ts_uploader.tail.shipper import Sources, TailShipper
+from ts_uploader.tail.upkeep import Upkeep
+from ts_uploader.tracking.backlog import Backlog
+
+KEYS = ClusterKeys("prod")
+EPOCH = 7
+
+
+@dataclass
+class Broker:
+    """A broker that leads partitions: their logs, their high watermarks, and the commits of its agent."""
+
+    log_dir: Path
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    backlog: dict[TopicPartition, Backlog] = field(default_factory=dict)
+    denied: bool = False
+    answered: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def lead(self, topic: str, next_offset: int | None = 0, former: tuple[tuple[str, int], ...] = ()) -> TopicPartition:
+        """Begin a partition; without a next offset its position is not read yet."""
+        partition = TopicPartition(topic, 0)
+        directory = self.log_dir / str(partition)
+        if not directory.exists():
+            directory.mkdir()
+            begin(directory, (5, 0), (EPOCH, 3))
+        last_epoch = LastEpoch(EpochFile.READ, EPOCH)
+        listing = Listing(partition, (1, 1), self.log_dir, (0,), (), False, None, 0, last_epoch)
+        position = None
+        if next_offset is not None:
+            live = Live("1", former, EpochHistory(((5, 0), (EPOCH, 3))))
+            commit = Commit(0, next_offset, EPOCH, EpochHistory(), None, None, 1, 0, "", live=live)
+            keys = KEYS.partition(partition)
+            position = Position(keys, 0, next_offset, None, EpochHistory(), "e", commit)
+        known = Backlog(listing, None, 0, None, next_offset, hole=False, wait=None, position=position)
+        self.backlog = {**self.backlog, partition: known}
+        self.ends.setdefault(partition, 0)
+        return partition
+
+    def append(self, partition: TopicPartition, count: int, size: int = 1) -> None:
+        """Append records, each in a batch of its own, below the high watermark."""
+        with (self.log_dir / str(partition) / f"{0:020d}.log").open("ab") as file:
+            for offset in range(self.ends[partition], self.ends[partition] + count):
+                epoch = EPOCH if offset >= 3 else 5
+                file.write(batch(offset, [record(0, value=b"%09d" % offset * size)], epoch=epoch))
+        self.ends[partition] += count
+
+    def request(self, leader_epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the high watermarks that differ from the last call's."""
+        if self.denied:
+            raise ConfigurationError("the agent", ["SASL GSSAPI is not supported"])
+        found = {
+            each: end for each, end in self.ends.items() if each in leader_epochs and self.answered.get(each) != end
+        }
+        self.answered |= found
+        return found
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class Faulty(WrappedStore):
+    """Fails one of its requests: before it, or with its response lost."""
+
+    def __init__(self, inner: ObjectStore, at: int = -1, *, lands: bool = False) -> None:
+        super().__init__(inner, threads=1)
+        self.requests, self.at, self.lands = 0, at, lands
+
+    def put(self, *arguments: Any, **named: Any) -> ObjectInfo:
+        """Fail if it is its turn."""
+        if self._fails():
+            if self.lands:
+                super().put(*arguments, **named)
+                raise OutcomeUnknown("no response")
+            raise StoreUnavailable("no route to host")
+        return super().put(*arguments, **named)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Fail if it is its turn."""
+        if self._fails():
+            raise StoreUnavailable("no route to host")
+        return super().list(prefix, start_after=start_after)
+
+    def delete(self, keys: Collection[str]) -> None:  # type: ignore[override]
+        """Deny it."""
+        raise AccessDenied("DeleteObject is denied")
+
+    def _fails(self) -> bool:
+        self.requests += 1
+        return self.requests - 1 == self.at
+
+
+@dataclass
+class Agent:
+    """A shipper, and what it offers to the main loop."""
+
+    broker: Broker
+    store: ObjectStore
+    rate: int | None = None
+    offered: list[object] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        sources = Sources(lambda: self.broker.backlog, lambda _: True, self.offered.append, lambda: self.rate, 0.2)
+        packs = PackLog(self.store, KEYS, "1")
+        upkeep = Upkeep(packs, self.store, KEYS, self.metrics)
+        self.shipper = TailShipper(packs, self.store, KEYS, self.broker, sources, self.metrics, upkeep)
+
+    def ship(self) -> None:
+        """Run rounds until nothing waits; errors are repeated, as in `run`."""
+        for _ in range(40):
+            try:
+                size, more = self.shipper.ship()
+            except TieredStorageError as error:
+                self.shipper._fail(error)
+            else:
+                if not size and not more:
+                    return
+        raise AssertionError(self.shipper.state)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    with open_store((tmp_path / "store").as_uri()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "log").mkdir()
+    return Broker(tmp_path / "log")
+
+
+def shown(store: ObjectStore, broker: Broker, partition: TopicPartition) -> bytes:
+    """Return the bytes of the chain of a partition's commit."""
+    position = broker.backlog[partition].position
+    assert position is not None
+    assert isinstance(position.commit, Commit)
+    chain = TailLogs(store, KEYS).chain(position.keys, position.commit)
+    data = b""
+    for link in chain.links:
+        content = store.get(KEYS.tail(link.log) + link.entry.object)[0]
+        data += content[link.entry.position : link.entry.position + link.entry.length]
+        assert (link.start, link.end) == (link.entry.start, link.entry.end)
+    return data
+
+
+def logged(broker: Broker, partition: TopicPartition) -> bytes:
+    return (broker.log_dir / str(partition) / f"{0:020d}.log").read_bytes()
+
+
+@pytest.mark.parametrize("lands", [False, True])
+@pytest.mark.parametrize("at", range(9))
+def test_each_record_is_in_the_chain_once_whatever_request_fails(
+    store: ObjectStore, broker: Broker, at: int, lands: bool
+) -> None:
+    """Also if the response to a put was lost, and its pack is there."""
+    first, second = broker.lead("a"), broker.lead("b")
+    agent = Agent(broker, Faulty(store, at, lands=lands))
+    for count in (1, 5, 2):
+        broker.append(first, count)
+        broker.append(second, 3)
+        agent.ship()
+    for partition in (first, second):
+        assert shown(store, broker, partition) == logged(broker, partition)
+    assert agent.shipper.state.lag_seconds == 0
+
+
+def test_an_agent_that_starts_again_continues_where_its_log_ends(store: ObjectStore, broker: Broker) -> None:
+    """It ships nothing twice."""
+    partition = broker.lead("a")
+    broker.append(partition, 4)
+    Agent(broker, store).ship()
+    broker.answered.clear()
+    again = Agent(broker, store)
+    again.ship()
+    broker.append(partition, 2)
+    again.ship()
+    assert shown(store, broker, partition) == logged(broker, partition)
+    rows = [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
+    assert sorted((row.start, row.end) for row in rows) == [(0, 4), (4, 6)]
+
+
+def test_a_commit_above_the_end_moves_the_tail_on(store: ObjectStore, broker: Broker) -> None:
+    """Segments below the next offset are shipped by other threads; the tail begins above them."""
+    partition = broker.lead("a")
+    agent = Agent(broker, store)
+    agent.ship()
+    broker.append(partition, 6)
+    broker.lead("a", 4)
+    agent.ship()
+    rows = [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
+    assert [(row.start, row.end, row.epoch) for row in rows] == [(4, 6, EPOCH)]
+
+
+def test_the_oldest_records_are_first_and_a_partition_at_its_beginning_delays_none(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack is full at its limit; a part of it is all that partitions at their beginning can have."""
+    monkeypatch.setattr(shipper, "_PACK_BYTES", 1000)
+    monkeypatch.setattr(shipper, "_BEGINNING_BYTES", 300)
+    agent = Agent(broker, store)
+    old, new = broker.lead("old"), broker.lead("new")
+    broker.append(old, 1)
+    agent.ship()
+    begins = broker.lead("begins")
+    broker.append(begins, 100)
+    broker.append(old, 2)
+    assert agent.shipper.ship()[1]
+    assert shown(store, broker, old) == logged(broker, old)
+    assert 0 < len(shown(store, broker, begins)) < 400
+    broker.append(new, 1)
+    assert agent.shipper.ship()[1]
+    assert shown(store, broker, new) == logged(broker, new)
+    assert agent.shipper.state.beginning == 1
+    agent.ship()
+    assert shown(store, broker, begins) == logged(broker, begins)
+    assert agent.shipper.state.beginning == 0
+
+
+def test_a_rate_is_kept_by_waiting_after_a_pack(store: ObjectStore, broker: Broker) -> None:
+    """Readers see an earlier end meanwhile."""
+    agent = Agent(broker, store, rate=1000)
+    assert agent.shipper._wait(500, more=False) == 0.5
+    assert agent.shipper._wait(5, more=False) == 0.2
+    assert agent.shipper._wait(5, more=True) == 0.005
+    agent.rate = None
+    assert agent.shipper._wait(1 << 20, more=True) == 0
+
+
+def test_a_partition_without_an_own_commit_is_reported_and_not_shipped(store: ObjectStore, broker: Broker) -> None:
+    """The broker's answer counts as its high watermark; one that is written to is read before its turn."""
+    partition = broker.lead("a", None)
+    broker.append(partition, 4)
+    agent = Agent(broker, store)
+    agent.ship()
+    assert agent.offered == [Answered(partition, EPOCH, (1, 1), 4)]
+    broker.append(partition, 1)
+    agent.ship()
+    assert agent.offered[2:] == [EarlyRequest({partition})]
+    assert list(store.list(KEYS.tail("1"))) == []
+    broker.lead("a")
+    agent.ship()
+    assert shown(store, broker, partition) == logged(broker, partition)
+
+
+def test_without_access_to_the_broker_its_checkpoints_count(store: ObjectStore, broker: Broker) -> None:
+    """And the state has the reason."""
+    partition = broker.lead("a")
+    broker.append(partition, 4)
+    broker.backlog = {partition: replace(broker.backlog[partition], high_watermark=3)}
+    broker.denied = True
+    agent = Agent(broker, store)
+    agent.ship()
+    assert shown(store, broker, partition) == logged(broker, partition)[: len(logged(broker, partition)) * 3 // 4]
+    assert "GSSAPI" in agent.shipper.state.denied
+
+
+def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Broker) -> None:
+    """It is counted, and read again later."""
+    good, bad = broker.lead("good"), broker.lead("bad")
+    broker.append(good, 2)
+    broker.append(bad, 2)
+    path = broker.log_dir / str(bad) / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    agent = Agent(broker, store)
+    agent.ship()
+    assert shown(store, broker, good) == logged(broker, good)
+    assert shown(store, broker, bad) == b""
+    assert agent.metrics.registry.get_sample_value(
+        "ts_uploader_errors_total", {"operation": "ShipTail", "reason": "corrupt_data"}
+    )
+
+
+def test_what_a_former_leadership_shipped_is_shipped_again_after_half_an_hour(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to where this leadership begins, from the next offset on; then the tracker is told."""
+    monkeypatch.setattr(adoption, "_EVERY_SECONDS", 0.0)
+    partition = broker.lead("a")
+    broker.append(partition, 5)
+    Agent(broker, store).ship()
+    broker.lead("a", 0, (("2", 5),))
+    broker.answered.clear()
+    agent = Agent(broker, store)
+    agent.ship()
+    assert agent.offered == []
+    monkeypatch.setattr(adoption, "_AFTER_SECONDS", 0.0)
+    agent.shipper.ship()
+    assert agent.offered == [FormerCovered(partition, EPOCH, 0)]
+    rows = [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
+    assert sorted((row.start, row.end) for row in rows) == [(0, 5), (0, 5)]
+    assert pack_name(2) in {row.object for row in rows}
