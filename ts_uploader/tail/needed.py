@@ -47,7 +47,7 @@ class Needed:
             return
         seen.append(_Seen(now, commit.next_offset, commit.epoch, () if commit.live is None else commit.live.former))
         old = [each for each in seen if each.at <= now - GRACE_SECONDS]
-        del seen[: len(old) - 1]  # the newest of them decides
+        del seen[: max(0, len(old) - 1)]  # the newest of them decides
 
     def age(self, directory: str) -> float | None:
         """Return the seconds since a directory's commit was noted; None if it never was."""

@@ -168,10 +168,8 @@ class TailShipper:
         adopted = [] if more else self._adoption.read(_BEGINNING_BYTES)
         size = sum(piece.length for _, piece in (*pieces, *adopted))
         if size or self._upkeep.must_publish(now):
-            self._is_read = False
             entries, batches = _pack((*pieces, *adopted))
             self._packs.put(int(requested * _MILLISECONDS), entries, batches)
-            self._is_read = True
             self._took(pieces, now, requested, size)
             for covered in self._adoption.take(adopted, now):
                 self._sources.offer(covered)

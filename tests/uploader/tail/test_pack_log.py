@@ -220,6 +220,7 @@ def test_nothing_is_deleted_before_a_look_at_the_log_a_grace_later(store: Object
     clock.now += GRACE_SECONDS
     assert log.delete() == 1
     assert [info.key for info in store.list(KEYS.tail("1") + "merged/")] == []
+    assert not log.has_unused
 
 
 def test_a_merge_of_a_damaged_object_changes_nothing(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,3 +259,4 @@ def test_an_entry_is_needed_until_a_commit_of_a_grace_ago_does_without_it() -> N
     assert needs(commit(0, epoch=6, former=(("1", 5),)))
     assert not needs(commit(0, epoch=6, former=(("2", 5),)))
     assert needs(commit(0), commit(3), age=GRACE_SECONDS / 2)  # the newest of a grace ago decides
+    assert not needs(commit(3), commit(3), commit(3), age=GRACE_SECONDS / 2)

@@ -11,7 +11,7 @@ from tests.common.log_format.build import batch, record
 from tests.uploader.tail.test_live_log import begin
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.object_keys import ClusterKeys, pack_name
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.tail_logs import TailLogs, read_indexes
 from ts_common.errors import AccessDenied, ConfigurationError, OutcomeUnknown, StoreUnavailable, TieredStorageError
 from ts_common.model import TopicPartition
@@ -170,6 +170,12 @@ def shown(store: ObjectStore, broker: Broker, partition: TopicPartition) -> byte
     return data
 
 
+def bounds_of(store: ObjectStore, partition: TopicPartition) -> list[tuple[int, int]]:
+    """Return the offsets of the entries of a partition."""
+    rows = [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
+    return sorted((row.start, row.end) for row in rows if row.directory == str(partition))
+
+
 def logged(broker: Broker, partition: TopicPartition) -> bytes:
     return (broker.log_dir / str(partition) / f"{0:020d}.log").read_bytes()
 
@@ -188,6 +194,8 @@ def test_each_record_is_in_the_chain_once_whatever_request_fails(
         agent.ship()
     for partition in (first, second):
         assert shown(store, broker, partition) == logged(broker, partition)
+        bounds = bounds_of(store, partition)
+        assert [start for start, _ in bounds] == [0, *(end for _, end in bounds[:-1])]
     assert agent.shipper.state.lag_seconds == 0
 
 
@@ -202,20 +210,19 @@ def test_an_agent_that_starts_again_continues_where_its_log_ends(store: ObjectSt
     broker.append(partition, 2)
     again.ship()
     assert shown(store, broker, partition) == logged(broker, partition)
-    rows = [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
-    assert sorted((row.start, row.end) for row in rows) == [(0, 4), (4, 6)]
+    assert bounds_of(store, partition) == [(0, 4), (4, 6)]
 
 
 def test_a_commit_above_the_end_moves_the_tail_on(store: ObjectStore, broker: Broker) -> None:
     """Segments below the next offset are shipped by other threads; the tail begins above them."""
     partition = broker.lead("a")
     agent = Agent(broker, store)
+    broker.append(partition, 1)
     agent.ship()
     broker.append(partition, 6)
     broker.lead("a", 4)
     agent.ship()
-    rows = [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
-    assert [(row.start, row.end, row.epoch) for row in rows] == [(4, 6, EPOCH)]
+    assert bounds_of(store, partition) == [(0, 1), (4, 7)]
 
 
 def test_the_oldest_records_are_first_and_a_partition_at_its_beginning_delays_none(
@@ -237,6 +244,16 @@ def test_the_oldest_records_are_first_and_a_partition_at_its_beginning_delays_no
     broker.append(new, 1)
     assert agent.shipper.ship()[1]
     assert shown(store, broker, new) == logged(broker, new)
+    broker.append(old, 1)
+    with monkeypatch.context() as full:
+        full.setattr(shipper, "_PACK_BYTES", 0)
+        agent.shipper.ship()
+        broker.append(new, 1)
+        agent.shipper.ship()
+        full.setattr(shipper, "_PACK_BYTES", 1)
+        agent.shipper.ship()
+    assert shown(store, broker, old) == logged(broker, old)
+    assert shown(store, broker, new) != logged(broker, new)
     assert agent.shipper.state.beginning == 1
     agent.ship()
     assert shown(store, broker, begins) == logged(broker, begins)
@@ -300,7 +317,7 @@ def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Br
 def test_what_a_former_leadership_shipped_is_shipped_again_after_half_an_hour(
     store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to where this leadership begins, from the next offset on; then the tracker is told."""
+    """Up to where this leadership begins, from the next offset on; then the tracker learns it."""
     monkeypatch.setattr(adoption, "_EVERY_SECONDS", 0.0)
     partition = broker.lead("a")
     broker.append(partition, 5)
@@ -313,6 +330,4 @@ def test_what_a_former_leadership_shipped_is_shipped_again_after_half_an_hour(
     monkeypatch.setattr(adoption, "_AFTER_SECONDS", 0.0)
     agent.shipper.ship()
     assert agent.offered == [FormerCovered(partition, EPOCH, 0)]
-    rows = [row for index in read_indexes(store, KEYS, "1") for row in index.entries()]
-    assert sorted((row.start, row.end) for row in rows) == [(0, 5), (0, 5)]
-    assert pack_name(2) in {row.object for row in rows}
+    assert bounds_of(store, partition) == [(0, 5), (0, 5)]
