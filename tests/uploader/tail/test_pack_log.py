@@ -1,7 +1,8 @@
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from awscrt.checksums import crc32c
@@ -12,8 +13,9 @@ from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_logs import read_indexes
 from ts_common.errors import CorruptData
-from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_common.store.contract import Body, IfAbsent, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.tail import merging, pack_log
 from ts_uploader.tail.merging import Merged, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
@@ -260,3 +262,63 @@ def test_an_entry_is_needed_until_a_commit_of_a_grace_ago_does_without_it() -> N
     assert not needs(commit(0, epoch=6, former=(("2", 5),)))
     assert needs(commit(0), commit(3), age=GRACE_SECONDS / 2)  # the newest of a grace ago decides
     assert not needs(commit(3), commit(3), commit(3), age=GRACE_SECONDS / 2)
+
+
+class Counting(WrappedStore):
+    """Counts puts and the objects that stay, and stores nothing: a week has a million packs."""
+
+    def __init__(self) -> None:
+        super().__init__(open_store("file:///tmp"), threads=1)
+        self.puts = 0
+        self.objects: set[str] = set()
+
+    def put(self, key: str, body: bytes | Body, **_: Any) -> ObjectInfo:
+        """Count it."""
+        self.puts += 1
+        self.objects.add(key)
+        return ObjectInfo(key, 0, "", 0.0)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Forget them."""
+        self.objects -= {*keys}
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """No object was there before; the log is never looked at."""
+        return iter(())
+
+
+@pytest.mark.parametrize("hours", [3, pytest.param(7 * 24, marks=pytest.mark.full)])
+def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    """With an interval of 0.7 s; one partition closes a segment each hour, the other one each day."""
+    store, clock = Counting(), Clock()
+    log, needed = PackLog(store, KEYS, "1", clock), Needed("1", clock)
+    monkeypatch.setattr(merging.Merger, "_copy_range", lambda *_: None)
+    monkeypatch.setattr(merging._Spool, "checksum", lambda *_: 0)
+    monkeypatch.setattr(pack_log, "encode_pack", lambda *_: b"")
+    log.read()
+    ends, rounds, most = {"hourly-0": 0, "daily-0": 0}, 0, 0
+    closes = {"hourly-0": 3600.0, "daily-0": 86400.0}
+    nexts = dict.fromkeys(ends, 0)
+    closed_at = dict.fromkeys(ends, clock.now)
+    while clock.now < 1000.0 + hours * 3600:
+        clock.now += 0.7
+        rounds += 1
+        entries = [entry(name, end, b"x") for name, end in ends.items()]
+        log.put(1, entries, ())
+        for name in ends:
+            ends[name] += 1
+            if clock.now - closed_at[name] > closes[name]:
+                nexts[name], closed_at[name] = ends[name], clock.now
+            if rounds % 400 == 0:
+                needed.note(name, commit(nexts[name]))
+        plan = plan_merge(log, needed.needs)
+        if plan is None and rounds % 1700 == 0:
+            plan = plan_sweep(log, needed.needs)
+        if plan is not None:
+            merged = Merged()
+            Merger(store, KEYS, "1").run(plan, merged)
+            log.take_merge(plan.packs, merged.levels, merged.made)
+        log.delete()
+        most = max(most, len(store.objects))
+    assert store.puts <= 1.03 * rounds
+    assert most < 3000
