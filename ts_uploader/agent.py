@@ -108,7 +108,7 @@ class Agent:
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
         self._metrics = Metrics()
         self._errors = LastErrors()
-        self._stores = Stores(endpoints, config)
+        self._stores = Stores(endpoints, config, deletes_below=self._keys.tails)
         # Observations.
         self._watcher = LogDirectoryWatcher(
             environment.log_dirs,

@@ -12,11 +12,13 @@ from dev import dist
 from dev.local.ports import LOOPBACK
 from dev.local.stores.moto import MotoServer
 from tests.deploy.identities import (
+    ADMINISTRATOR,
     BUCKET,
     DEPLOY,
     ENDED,
     LOCATION,
     POLICIES,
+    WIDE_UPLOADER,
     As,
     document,
 )
@@ -27,6 +29,7 @@ from ts_common.store.factory import open_store
 _HEAD_BUCKET = json.dumps(
     {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
 )
+_ANYTHING = json.dumps({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}})
 
 
 @pytest.fixture(scope="package")
@@ -62,14 +65,18 @@ def set_up(s3: object) -> None:
 
 @pytest.fixture(scope="package")
 def users(aws: MotoServer) -> dict[str, dict[str, str]]:
-    """Return the environment of a user of each policy."""
+    """Return the environment of a user of each policy, of an administrator, and of an uploader who may do more."""
     found = {}
     with closing(aws.client("iam")) as iam:
-        for name in POLICIES:
+        for name in (*POLICIES, ADMINISTRATOR, WIDE_UPLOADER):
             iam.create_user(UserName=name)
+            if name in {ADMINISTRATOR, WIDE_UPLOADER}:
+                iam.put_user_policy(UserName=name, PolicyName="all", PolicyDocument=_ANYTHING)
             # moto reads a resource as a regular expression whose `*` is `.*`; it has no `?`.
-            allowed = document(f"iam/{name}.json").replace("?", ".")
-            iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=allowed)
+            if name != ADMINISTRATOR:
+                policy = "uploader" if name == WIDE_UPLOADER else name
+                allowed = document(f"iam/{policy}.json").replace("?", ".")
+                iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=allowed)
             iam.put_user_policy(UserName=name, PolicyName="moto", PolicyDocument=_HEAD_BUCKET)
             if name == ENDED:  # it is added to the other one
                 iam.put_user_policy(UserName=name, PolicyName="q", PolicyDocument=document("iam/collector.json"))

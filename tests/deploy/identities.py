@@ -21,6 +21,8 @@ BUCKET = "example-archive"
 LOCATION = f"s3://{BUCKET}/base/prefix"
 KEYS = ClusterKeys("prod", 5)
 ENDED = "collector-ended-incarnations"
+ADMINISTRATOR = "administrator"
+WIDE_UPLOADER = "uploader-with-all-rights"
 As = Callable[[str], ObjectStore]
 
 

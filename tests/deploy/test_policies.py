@@ -11,10 +11,21 @@ import pytest
 
 from dev.local import forks
 from dev.local.ports import free_ports
-from tests.deploy.identities import BUCKET, KEYS, LOCATION, POLICIES, As, archive_of_one_topic, document, removed
+from tests.deploy.identities import (
+    ADMINISTRATOR,
+    BUCKET,
+    KEYS,
+    LOCATION,
+    POLICIES,
+    WIDE_UPLOADER,
+    As,
+    archive_of_one_topic,
+    document,
+    removed,
+)
 from tests.spark.archives import Archive
 from ts_common.archive.group_offsets import Committed
-from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, INDEX_SUFFIXES, ClusterKeys, SegmentName
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupsSnapshot
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied, PreconditionFailed
@@ -22,6 +33,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, IfMatch
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
+from ts_common.store.wrappers.deletable import DeletesBelow
 from ts_endpoint.cli import run as run_endpoint
 from ts_endpoint.groups.offsets import Unwritten
 from ts_endpoint.groups.offsets_store import OffsetsStore
@@ -35,13 +47,15 @@ _ADDRESSES = ("--listen", "--http-address")
 
 
 def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) -> None:
-    """The checks at its start, `ts-uploader check`, conditional puts; no delete, and no other prefix."""
+    """The checks at its start, `ts-uploader check`, conditional puts; no delete of segments, and no other prefix."""
     store = store_as("uploader")
     endpoint = Endpoint(LOCATION, StorageOptions())
     assert problems_of(store, KEYS, endpoint, lambda _: store_as("uploader"), conditional=True) == []
-    found = deep_check(store_as("uploader"), KEYS, endpoint)
+    found = deep_check(store_as("uploader"), KEYS, endpoint, has_tail=True)
     assert [each for each in found if each.severity is not Severity.OK] == []
-    assert any("may not delete" in each.found for each in found)
+    assert any("may not delete segments" in each.found for each in found)
+    assert any("may put and delete below ts-uploader~cluster~prod/tail/" in each.found for each in found)
+    assert any("versions of deleted packs are removed after 1 day" in each.found for each in found)
     with closing(archive_of_one_topic().store) as written:
         keys = Archive(LOCATION, KEYS.entropy_bits).partition("clicks")
         etag = written.put(keys.commit, b"2\n", condition=IfMatch(written.head(keys.commit).etag)).etag
@@ -56,6 +70,47 @@ def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) ->
     outside = f"s3://{BUCKET}/base/other"
     with closing(open_store(outside)) as other, pytest.raises(AccessDenied):
         other.put("a", b"x")
+
+
+def test_an_uploader_may_delete_packs_of_the_live_tail_and_nothing_else(
+    store_as: As,
+) -> None:
+    """One object of each kind; also if another policy of the identity allows each deletion."""
+    cluster = ClusterKeys("removals", 5)
+    keys = cluster.partition(TopicPartition("clicks", 0))
+    pack = cluster.tail("1.log") + "packs/ffffffffffff"
+    segment = keys.segment(SegmentName(0))
+    others = (
+        *(segment, *(segment.replace(".log", suffix) for suffix in INDEX_SUFFIXES)),
+        *(keys.commit, keys.log_start, keys.gap(7, 9), keys.seal_json, keys.cache_objects + "7.json"),
+        *(f"{keys.prefix}{FORMER_CACHE_DIRECTORY}7.json", f"{keys.prefix}erased/1.bin"),
+        *(
+            cluster.incarnations("clicks"),
+            cluster.layout,
+            cluster.ends_of(1),
+            cluster.positions_of(1),
+            cluster.restored,
+        ),
+        *(
+            cluster.log_start_copy(keys),
+            f"{cluster.gc}gc-1.jsonl",
+            claims_key(cluster, "export.t"),
+            cluster.offsets_of("g"),
+        ),
+        *(cluster.hold("undo-1"), f"{cluster.repairs}1.json", f"{cluster.meta}cluster/x.json.gz"),
+        *(cluster.cluster_prefix + name for name in ("erasures/1.json", "find/clicks/1/00.parquet", "seals/1.json")),
+        cluster.partition(TopicPartition("tail", 0)).segment(SegmentName(0)),
+    )
+    administrator = store_as(ADMINISTRATOR)
+    for key in (pack, *others):
+        administrator.put(key, b"x")
+    for user in ("uploader", WIDE_UPLOADER):
+        store_as(user)
+        assert [key for key in others if removed(key)] == []
+    assert removed(pack)
+    etag = store_as("uploader").put(pack, b"x", condition=IfAbsent()).etag
+    store = DeletesBelow(store_as("uploader"), cluster.tails, threads=1)
+    assert store.delete_matching({pack: etag}).removed == (pack,)
 
 
 def test_an_uploader_may_write_metadata_snapshots_and_an_endpoint_may_not(store_as: As) -> None:
@@ -195,7 +250,7 @@ def test_tables_may_write_their_claims_and_nothing_else(store_as: As, tmp_path: 
 
 
 def test_no_policy_allows_more_than_it_names() -> None:
-    """No action by a pattern, no resource `*`; only the collector deletes segments, only the restorer versions."""
+    """No action by a pattern, no resource `*`; the collector deletes segments, agents packs, the restorer versions."""
     known = (
         "collector",
         "collector-ended-incarnations",
@@ -226,6 +281,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
                     ("hold-remover", "RemoveHolds"),
                     ("endpoint", "KeepOffsetsOfGroups"),
                     ("tables", "KeepClaimsOfTables"),
+                    ("uploader", "RemovePacksOfTheLiveTail"),
                     ("restorer", "RemoveDeleteMarkers"),
                 }
 

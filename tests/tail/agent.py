@@ -182,7 +182,13 @@ class Agent:
         old = None if before is None else before.live
         if before is not None and old is not None and not self.has(TailClause.CARRY):
             before = replace(before, live=replace(old, former=()))
-        return self._without_ahead(own_commit(self.log, epochs, end, local, before, lineage))
+        commit = own_commit(self.log, epochs, end, local, before, lineage)
+        assert commit.live is not None
+        if commit.live.ahead.at(end) is None and before is not None and not self.has(TailClause.LISTED):
+            found = own_commit(self.log, epochs, end, replace(local, history=_listed_from(local, end)), before, lineage)
+            assert found.live is not None
+            commit = replace(commit, live=replace(commit.live, former=found.live.former))
+        return self._without_ahead(commit)
 
     def _without_ahead(self, commit: Commit) -> Commit:
         if self.has(TailClause.AHEAD) or commit.live is None:
@@ -379,6 +385,11 @@ class Agent:
         while world.time < until:
             yield from do(lambda: None)
         world.counts["deletes"] += yield from do(lambda: bucket.delete(self.log, replaced))
+
+
+def _listed_from(local: Local, start: int) -> EpochHistory:
+    """Return a list of epochs that begins at an offset, whatever the broker's shows there."""
+    return EpochHistory(((-1, start), *local.history.pairs))
 
 
 def aborted_in(log: Iterable[Batch], batches: Sequence[Batch], seen: Iterable[int]) -> tuple[Aborted, ...] | None:

@@ -73,6 +73,11 @@ class TailClause(Described):
         """Tail rule 4: a new leadership carries on the former leaderships that it finds named.
         Without it the view goes back although nothing was lost.""",
     )
+    LISTED = (
+        "listed",
+        """Tail rule 4: if the list begins above the next offset, only former leaderships of the list are named.
+        Without it, together with KNOWN, readers return records that an election lost.""",
+    )
     REACH = (
         "reach",
         """Tail rule 4: a former leadership is dropped once own entries reach to where this leadership begins.
@@ -117,7 +122,7 @@ class TailClause(Described):
     KNOWN = (
         "known",
         """Reading rule 11, 2: below the first epoch of the list only entries of the commit's own leadership count.
-        Without it readers return records that an election lost, where compaction removed all others.""",
+        Without it, together with LISTED, readers return records that an election lost.""",
     )
     FROM_NEXT = (
         "next",

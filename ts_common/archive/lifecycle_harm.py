@@ -42,8 +42,35 @@ def harmful(
     return tuple(harm for rule in rules for harm in _harm_of(rule, keys, tags))
 
 
+def versions_of_packs_days(
+    rules: Iterable[LifecycleRule], keys: ClusterKeys, tags: frozenset[tuple[str, str]] = frozenset()
+) -> int | None:
+    """Return after how many days rules remove earlier versions of all packs of the live tail; None if none does."""
+    days = (
+        rule.versions_days
+        for rule in rules
+        if rule.tags <= tags and rule.above < 0 and (rule.base + keys.tails).startswith(rule.prefix)
+    )
+    return min((each for each in days if each is not None), default=None)
+
+
+def _harm_of_tail(rule: LifecycleRule, named: str, tags: frozenset[tuple[str, str]]) -> Iterable[Harm]:
+    """Return the harm of a rule for packs alone. Agents delete those that are not needed, so no version is."""
+    if not rule.tags <= tags:
+        return
+    if rule.expires is not None:
+        remedy = "remove the rule: after the loss of a whole cluster, packs are the only copy of records"
+        yield Harm(rule.name, f"{named} removes packs of the live tail {rule.expires}", remedy, is_error=True)
+    if rule.archives is not None:
+        what = f"{named} moves packs of the live tail {rule.archives}"
+        yield Harm(rule.name, what, "remove the transition: readers cannot read packs there", is_error=True)
+
+
 def _harm_of(rule: LifecycleRule, keys: ClusterKeys, tags: frozenset[tuple[str, str]]) -> Iterable[Harm]:
     named = f"lifecycle rule {rule.name!r} (prefix {rule.prefix!r})"
+    if rule.prefix.startswith(rule.base + keys.tails):
+        yield from _harm_of_tail(rule, named, tags)
+        return
     topics = rule.applies_to(keys.cluster, keys.entropy_bits, tags)
     cluster = rule.applies_below(keys.cluster_prefix, tags)
     if not (topics or cluster):

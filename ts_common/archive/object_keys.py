@@ -330,9 +330,14 @@ class ClusterKeys:
         """Key of the record of restored topics; agents may only read it."""
         return self.cluster_prefix + RESTORED_NAME
 
+    @property
+    def tails(self) -> str:
+        """The common prefix of all logs of packs; agents delete below it, and nowhere else."""
+        return self.cluster_prefix + TAIL_DIRECTORY
+
     def tail(self, log: str) -> str:
         """Return the common prefix of a log of packs."""
-        return f"{self.cluster_prefix}{TAIL_DIRECTORY}{log}/"
+        return f"{self.tails}{log}/"
 
     @property
     def repairs(self) -> str:

@@ -17,6 +17,7 @@ from ts_uploader.findings import Finding, error, ok, unanswered, warning
 from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.directory_scan import partition_directories
 from ts_uploader.preflight.host_check import Limits, host_findings
+from ts_uploader.preflight.tail_check import tail_findings
 from ts_uploader.snapshots.snapshot_check import snapshot_findings
 from ts_uploader.stores.topic_stores import Stores
 
@@ -41,6 +42,7 @@ def check(load_environment: Callable[[], Environment], config_dir: Path, cluster
     if config is not None and environment is not None:
         findings += _leadership(environment, config)
         findings += snapshot_findings(environment, config)
+        findings += tail_findings(environment, config, _topics(environment, config))
     if config is not None and endpoints is not None and cluster is not None:
         stores = Stores(endpoints, config)
         try:

@@ -1,15 +1,17 @@
 """Check more of a store than an agent does at its start, for `ts-uploader check`.
 
 `ts_uploader.stores.store_check` precedes it, as at each start. This module then writes one more object and deletes it,
-and checks: may this identity delete (the agent does not), do the clocks agree, does the store contain the cluster under
-another entropy width too, and does a lifecycle rule of the bucket remove objects of the archive.
+and checks: may this identity delete (the agent does so below `tail/` only), do the clocks agree, does the store contain
+the cluster under another entropy width too, and does a lifecycle rule of the bucket remove objects of the archive. With
+a live tail it also checks whether this identity may delete packs, and whether the bucket keeps their bytes then.
 """
 
 import time
+from typing import Final
 
 from ts_common.archive.directories import entropy_widths
 from ts_common.archive.layout import read_layout
-from ts_common.archive.lifecycle_harm import harmful
+from ts_common.archive.lifecycle_harm import harmful, versions_of_packs_days
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied, OutcomeUnknown, StoreUnavailable
 from ts_common.model import is_generated_cluster_id
@@ -24,14 +26,16 @@ from ts_uploader.stores.layout_check import FRIENDLIER_ID
 from ts_uploader.stores.store_check import PROBE
 
 DELETED_PROBE_NAME = f"{PROBE_NAME}-deleted"  # no agent reads it, so a check does not affect an agent that starts
+_MOST_VERSIONS_DAYS: Final = 7  # of deleted packs: some multiple of what the live tail keeps
 _EXPERIMENTAL = (f"{Scheme.WEBHDFS}://", f"{Scheme.SWEBHDFS}://")
 
 
-def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
+def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint, *, has_tail: bool = False) -> list[Finding]:
     """Return the findings on a store without `problems_of`.
 
     Args:
         store: opened with the endpoint's options.
+        has_tail: the live tail is switched on.
 
     Raises:
         StoreUnavailable: it does not respond at this moment.
@@ -50,6 +54,9 @@ def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> lis
     findings += _put_and_delete(store, endpoint)
     findings += _widths(store, keys, endpoint)
     findings += _name(store, keys, endpoint)
+    if has_tail:
+        findings += _packs(store, keys, endpoint)
+        findings += _kept_packs(store, keys, endpoint)
     findings += _lifecycle(store, keys, endpoint)
     return findings
 
@@ -66,14 +73,62 @@ def _put_and_delete(store: ObjectStore, endpoint: Endpoint) -> list[Finding]:
     try:
         store.delete([DELETED_PROBE_NAME])
     except AccessDenied:
-        what = f"this identity may not delete, which the agent never does; {DELETED_PROBE_NAME} stays in the store"
+        what = f"this identity may not delete segments, which no agent does; {DELETED_PROBE_NAME} stays in the store"
         return [*findings, ok(endpoint.location, what)]
-    what = "this identity may delete, which the agent never does"
+    what = "this identity may delete segments, which no agent does"
     way = "use an identity without that permission: it cannot delete the archive"
     if endpoint.location.startswith(f"{Scheme.FILE}:"):
         what = "this user may delete, as each user that may write in a directory"
         way = "protect the archive by snapshots, or by a copy where this user may not write"
     return [*findings, hint(endpoint.location, what, way)]
+
+
+def _packs(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
+    """Check whether this identity may put and delete packs, by an object outside of all logs."""
+    key = keys.tails + DELETED_PROBE_NAME
+    way = f"allow it s3:PutObject and s3:DeleteObject below {keys.tails} (deploy/iam/uploader.json)"
+    try:
+        etag = PROBE_POLICY(lambda: store.put(key, PROBE).etag)
+    except OutcomeUnknown as failure:
+        raise StoreUnavailable(f"{endpoint.location}/{key}: no response to a put, {PROBE_ATTEMPTS} times") from failure
+    except AccessDenied as denied:
+        return [error(endpoint.location, f"this identity may not put packs of the live tail: {denied}", way)]
+    for reason in store.delete_matching({key: etag}).failed.values():
+        if not isinstance(reason, AccessDenied):
+            raise reason
+        what = f"this identity may not delete packs of the live tail, so all of them stay: {reason}"
+        return [error(endpoint.location, what, way)]
+    return [ok(endpoint.location, f"this identity may put and delete below {keys.tails}")]
+
+
+def _kept_packs(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
+    """Report what keeps the bytes of deleted packs; merges put each record several times."""
+    try:
+        kept = store.protection()
+        if kept.default_retention is not None:
+            what = f"Object Lock retains each pack of the live tail for {kept.default_retention}, deleted ones too"
+            way = (
+                "ship to a bucket without a default retention, remove it and lock single objects (docs/retention.md, "
+                "Object Lock), or exclude the topics of this bucket by ts.segment.uploader.tail.topics.exclude"
+            )
+            return [error(endpoint.location, what, way)]
+        rules = store.lifecycle_rules() if kept.versioned else None
+    except AccessDenied as denied:
+        what = (
+            "this identity may not read whether the bucket keeps versions, or locks, of deleted packs of the live tail"
+        )
+        return [hint(endpoint.location, what, f"check it yourself, or allow this check to: {denied}")]
+    if not kept.versioned:
+        return []
+    days = versions_of_packs_days(rules or (), keys, frozenset(endpoint.options.storing.tags))
+    if days is not None and days <= _MOST_VERSIONS_DAYS:
+        return [ok(endpoint.location, f"versions of deleted packs are removed after {counted(days, 'day')}")]
+    until = "for ever" if days is None else f"for {counted(days, 'day')}"
+    way = (
+        f"add a lifecycle rule that removes noncurrent versions after a day, for {keys.tails} below the base prefix "
+        "(deploy/bucket/lifecycle.json)"
+    )
+    return [warning(endpoint.location, f"the bucket keeps versions of deleted packs of the live tail {until}", way)]
 
 
 def _clock(before: float, stored_at: float, after: float, endpoint: Endpoint) -> Finding:

@@ -20,6 +20,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.wrappers.bandwidth import Allowance
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
+from ts_common.store.wrappers.deletable import DeletesBelow
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
 from ts_uploader.findings import Finding, error, unanswered
 from ts_uploader.health.store_health import StoreHealth, WatchedCounts
@@ -54,11 +55,13 @@ class Stores:
     Args:
         endpoints: the endpoint of each topic.
         config: timeouts and threads.
+        deletes_below: the one prefix of keys that are deleted; None for no limit.
     """
 
-    def __init__(self, endpoints: EndpointProvider, config: ClusterConfig) -> None:
+    def __init__(self, endpoints: EndpointProvider, config: ClusterConfig, *, deletes_below: str | None = None) -> None:
         self._endpoints = endpoints
         self._config = config
+        self._deletes_below = deletes_below
         self._lock = threading.Lock()
         self._opened: dict[Endpoint, ObjectStore] = {}
         self.pace: Pace = _BeatingPace()
@@ -114,7 +117,8 @@ class Stores:
                 problems = self._problems(endpoint, keys)
                 findings += [error(endpoint.location, _without(endpoint, problem)) for problem in problems]
                 if not problems:
-                    findings += deep_check(self._open(endpoint), keys, endpoint)
+                    has_tail = bool(self._config.tail_interval_ms)
+                    findings += deep_check(self._open(endpoint), keys, endpoint, has_tail=has_tail)
             except WrongClock as failure:  # an error, because the operator must set the clock
                 findings.append(error(endpoint.location, _without(endpoint, str(failure))))
             except TransientError as failure:
@@ -169,7 +173,8 @@ class Stores:
         )
         # Inside the gate: a request that the gate repeats is sent, and counts, again.
         counts = WatchedCounts(self.counts, self.health, store.location)
-        return PacedStore(CountedStore(store, counts), self.pace, threads=threads)
+        paced = PacedStore(CountedStore(store, counts), self.pace, threads=threads)
+        return paced if self._deletes_below is None else DeletesBelow(paced, self._deletes_below, threads=threads)
 
 
 def _placed(endpoint: Endpoint, failure: TieredStorageError) -> str:

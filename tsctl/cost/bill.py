@@ -34,6 +34,8 @@ BYTES: Final = frozenset({Item.STORAGE, Item.MINIMUM_SIZE, Item.OVERHEAD})  # at
 _GB: Final = BYTES | {Item.EARLY_REMOVAL}
 # Requests for each `.log`, in addition to the PUTs of its objects: the commit, half a cache object, what these need.
 PER_LOG: Final = MappingProxyType({Item.PUT: 1.5, Item.HEAD: 1.0, Item.GET: 0.5})
+# Requests for each pack of the live tail: a merge of 64 packs reads each, puts one object, and later deletes all.
+PER_PACK: Final = MappingProxyType({Item.PUT: 1 + 1 / 64, Item.GET: 1.0, Item.DELETE: 1 + 1 / 64})
 _Charge = tuple[Item, str, str, float]  # item, storage class, topic, quantity
 
 
@@ -126,6 +128,8 @@ def _monthly(part: Part, prices: Prices, change: Change) -> Iterator[_Charge]:
         yield Item.OVERHEAD, prices.default_class, topic, part.objects * found.overhead_default_bytes / gb
         if found.monitoring_per_1000 and part.size >= part.objects * found.monitoring_from_bytes:
             yield Item.MONITORING, name, topic, part.objects
+    for item, times in PER_PACK.items() if part.monthly else ():
+        yield item, name, topic, part.monthly * times
     if part.is_new:  # also what a retention removes again within the month
         yield Item.PUT, name, topic, part.objects
         for item, times in PER_LOG.items() if part.kind is ObjectKind.LOG else ():

@@ -30,6 +30,7 @@ def section(parts: Sequence[Part], prices: Prices, change: Change = NO_CHANGE) -
     notes = [
         f"prices: {prices.name}{dated}, in {prices.currency}, for a month of 30 days",
         "requests: an estimate by segments of the last 30 days; readers' requests are not counted",
+        *(["live tail: an estimate by the packs that are stored now"] if any(part.monthly for part in parts) else []),
     ]
     target = change.storage_class
     moved = (replace(part, storage_class=target) for part in parts if target and part.kind in SEGMENT)

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ts_common.archive.object_keys import INCARNATIONS_NAME, LOG_SUFFIX, ClusterKeys, SegmentName, partition_of
+from ts_common.archive.object_keys import (
+    INCARNATIONS_NAME,
+    LOG_SUFFIX,
+    TAIL_DIRECTORY,
+    ClusterKeys,
+    SegmentName,
+    pack_number,
+    partition_of,
+)
 from ts_common.errors import QueryError
 from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectStore
@@ -33,6 +41,7 @@ class ObjectKind(StrEnum):
 
     LOG = "log"
     INDEX = "index"  # .index, .timeindex, .txnindex
+    PACK = "pack"  # of the live tail, merged ones too
     OTHER = "other"
 
 
@@ -50,6 +59,7 @@ class Part:
         days: lower end of the range of ages.
         size: bytes of all objects.
         byte_days: the sum of size times age in days.
+        monthly: packs of the live tail that agents put in a month, at the rate since the oldest that is stored.
     """
 
     topic: str
@@ -59,6 +69,7 @@ class Part:
     objects: float
     size: float
     byte_days: float
+    monthly: float = 0.0
 
     @property
     def is_new(self) -> bool:
@@ -115,15 +126,25 @@ def count(found: Sequence[Directory], prices: Prices, retention_days: float | No
     def one(directory: Directory) -> dict[_Key, list[float]]:
         store, prefix, topic = directory
         sums: dict[_Key, list[float]] = {}
+        packs: dict[str, list[tuple[int, float]]] = {}
         for info in store.list(prefix):
             own, kind, name = topic, ObjectKind.OTHER, info.key[len(prefix) :]
             if (parsed := SegmentName.parse(name)) is not None:
                 kind = ObjectKind.LOG if parsed[1] == LOG_SUFFIX else ObjectKind.INDEX
             elif name == INCARNATIONS_NAME:  # `t-0/incarnations.json` is the list of a topic `t-0`
                 own = prefix.rstrip("/").rpartition("/")[2]
+            elif own == OWN and name.startswith(TAIL_DIRECTORY):
+                kind = ObjectKind.PACK
+                log, _, rest = name.removeprefix(TAIL_DIRECTORY).partition("/")
+                if (number := pack_number(rest)) is not None:
+                    packs.setdefault(log, []).append((number, info.modified))
             age = max(0.0, now - info.modified) / 86_400
             places = (bisect_right(edges, age) - 1, bisect_right(limits, info.size))
-            _add(sums, (own, info.storage_class or prices.default_class, kind, *places), 1, info.size, info.size * age)
+            key = (own, info.storage_class or prices.default_class, kind, *places)
+            _add(sums, key, 1, info.size, info.size * age, 0)
+        monthly = sum(_monthly(of_log, now) for of_log in packs.values())
+        if monthly:
+            _add(sums, (OWN, prices.default_class, ObjectKind.PACK, 0, 0), 0, 0, 0, monthly)
         return sums
 
     whole: dict[_Key, list[float]] = {}
@@ -133,5 +154,15 @@ def count(found: Sequence[Directory], prices: Prices, retention_days: float | No
     return [Part(*key[:3], edges[key[3]], *numbers) for key, numbers in sorted(whole.items())]
 
 
+def _monthly(packs: Sequence[tuple[int, float]], now: float) -> float:
+    """Return how many packs of a log are put in a month: numbers follow each other, and merges remove old packs.
+
+    Args:
+        packs: number and time of those that are stored.
+    """
+    (first, begun), (last, _) = min(packs), max(packs)
+    return (last - first + 1) / max(1.0, now - begun) * MONTH_DAYS * 86_400
+
+
 def _add(sums: dict[_Key, list[float]], key: _Key, *numbers: float) -> None:
-    sums[key] = [one + other for one, other in zip(sums.get(key, (0.0, 0.0, 0.0)), numbers, strict=True)]
+    sums[key] = [one + other for one, other in zip(sums.get(key, (0.0,) * len(numbers)), numbers, strict=True)]

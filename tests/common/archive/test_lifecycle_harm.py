@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ts_common.archive.lifecycle_harm import harmful
+from ts_common.archive.lifecycle_harm import harmful, versions_of_packs_days
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import INDEX_BYTES
 from ts_common.store.lifecycle import parse_rules
@@ -89,3 +89,49 @@ def test_the_rules_of_deploy_do_no_harm() -> None:
     """An operator who follows docs/deploy.md gets no warning."""
     rules = json.loads((DEPLOY / "bucket" / "lifecycle.json").read_text())
     assert harmful(parse_rules(rules, "base/prefix/"), ClusterKeys("prod", 5)) == ()
+    assert versions_of_packs_days(parse_rules(rules, "base/prefix/"), ClusterKeys("prod", 5)) == 1
+
+
+TAIL = {"Filter": {"Prefix": "base/ts-uploader~cluster~prod/tail/"}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "effect", "remedy"),
+    [
+        (EXPIRES, "removes packs of the live tail after 30 days", "the only copy of records"),
+        (GLACIER, "moves packs of the live tail to GLACIER after 90 days", "cannot read packs there"),
+    ],
+)
+def test_a_rule_for_current_packs_is_an_error(rule: dict[str, Any], effect: str, remedy: str) -> None:
+    """After the loss of a whole cluster no agent ships these records again."""
+    ((_, is_error, what, way),) = found({"ID": "packs", **rule, **TAIL})
+    assert is_error
+    assert effect in what
+    assert remedy in way
+
+
+def test_versions_of_packs_can_be_short() -> None:
+    """No repair uses them, and agents put and delete packs all the time."""
+    assert found({"ID": "packs", "NoncurrentVersionExpiration": {"NoncurrentDays": 1}, **TAIL}) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "days"),
+    [
+        ([], None),
+        ([EARLY], 3),
+        ([EARLY, {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}, **TAIL}], 1),
+        ([{**EARLY, "Filter": {"Prefix": "base/ts-uploader~cluster~prod/tail/1/"}}], None),  # not of other logs
+        ([{**EARLY, "Filter": {"Prefix": "base/101/prod/"}}], None),
+        ([{**EARLY, "Filter": {"Tag": {"Key": "a", "Value": "b"}}}], None),
+        ([{**EARLY, "Filter": {"And": {"Prefix": "base/", "ObjectSizeGreaterThan": 99}}}], None),
+        ([{**EARLY, "Status": "Disabled"}], None),
+        ([EXPIRES], None),
+    ],
+)
+def test_the_days_of_versions_of_packs_are_those_of_the_rules_for_all_of_them(
+    rules: list[dict[str, Any]], days: int | None
+) -> None:
+    """S3 applies the shortest."""
+    given = [{"Status": "Enabled", "Filter": {"Prefix": "base/"}, **rule} for rule in rules]
+    assert versions_of_packs_days(parse_rules({"Rules": given}, "base/"), KEYS) == days

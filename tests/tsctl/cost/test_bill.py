@@ -11,7 +11,7 @@ from tests.docs.commands import CHECKOUT
 from tests.tsctl.cost.made_parts import GB, PRICES, part
 from ts_common.archive.object_keys import INDEX_SUFFIXES
 from ts_common.errors import ConfigurationError
-from tsctl.cost.bill import PER_LOG, Change, Item, Line, bill, once, total
+from tsctl.cost.bill import NO_CHANGE, PER_LOG, Change, Item, Line, bill, once, total
 from tsctl.cost.bill_tables import section
 from tsctl.cost.object_counts import OWN, ObjectKind, Part
 
@@ -203,3 +203,16 @@ def test_changes_together_are_those_one_by_one() -> None:
         ("delete", "HOT"): (1000, 0.001),
     }
     assert total(bill(parts, PRICES, change)) == pytest.approx(0.004)
+
+
+def test_packs_of_the_live_tail_have_their_requests_by_the_month() -> None:
+    """A merge of 64 reads each, puts one object, and deletes all; a retention has no influence."""
+    packs = Part(OWN, "HOT", ObjectKind.PACK, 0.0, 10, GB, GB, monthly=64_000)
+    for change in (NO_CHANGE, Change(retention_days=1)):
+        found: dict[Item, Any] = {line.item: (line.quantity, line.amount) for line in bill([packs], PRICES, change)}
+        assert found == {
+            Item.STORAGE: (1, pytest.approx(0.02)),
+            Item.PUT: (65_000, pytest.approx(0.325)),
+            Item.GET: (64_000, pytest.approx(0.0256)),
+            Item.DELETE: (65_000, pytest.approx(0.065)),
+        }

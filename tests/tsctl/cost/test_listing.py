@@ -14,7 +14,7 @@ from dev.local.stores.moto import MotoServer
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from tests.tsctl.cost.made_parts import PRICES
 from tests.tsctl.running import Run, runner
-from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.object_keys import ClusterKeys, SegmentName, pack_name
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
@@ -70,6 +70,23 @@ def test_every_object_of_a_cluster_counts_once(archive: MadeArchive) -> None:
     }
     of_cluster = [info for info in archive.store.list() if f"{CLUSTER}/" in info.key]
     assert sum(part.size for part in parts) == sum(info.size for info in of_cluster)
+
+
+def test_packs_of_the_live_tail_have_the_rate_of_those_that_are_stored(archive: MadeArchive, tmp_path: Path) -> None:
+    """Numbers follow each other: of each log the first and the last that exist show how many were put since."""
+
+    def put(key: str, seconds: float) -> None:
+        archive.store.put(key, b"x" * 100)
+        os.utime(tmp_path / "store" / key, (NOW - seconds, NOW - seconds))
+
+    for number, seconds in ((1_000, 1_000.0), (1_400, 600.0), (1_999, 0.0)):
+        put(archive.keys.tail("1") + pack_name(number), seconds)
+    put(archive.keys.tail("1") + "merged/1400-0011aabb", 300.0)
+    put(archive.keys.tail("2.group") + pack_name(7), 500.0)
+    parts = [part for part in counted(archive) if part.topic == OWN]
+    packs = [part for part in parts if part.kind is ObjectKind.PACK]
+    assert (sum(part.objects for part in packs), sum(part.size for part in packs)) == (5, 500)
+    assert sum(part.monthly for part in packs) == pytest.approx((1.0 + 0.002) * 30 * DAY)
 
 
 def test_ages_are_those_of_the_objects(archive: MadeArchive, tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from structlog.testing import capture_logs
 from dev.local.stores.moto import MotoServer
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied
-from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo, ObjectStore
+from ts_common.store.contract import NO_METADATA, Body, Condition, DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.options import Endpoint, StorageOptions, Storing
+from ts_common.store.protection import Protection
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.findings import Finding, Severity
 from ts_uploader.stores.layout_check import settle_layout
@@ -43,6 +44,8 @@ def found(
     location: str,
     storing: Storing = Storing(),  # noqa: B008  (frozen)
     wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+    *,
+    has_tail: bool = False,
 ) -> list[Finding]:
     """Return all findings on a location."""
     endpoint = Endpoint(location, StorageOptions(storing=storing))
@@ -52,7 +55,7 @@ def found(
 
     with closing(open_with(endpoint.options)) as store:
         assert problems_of(store, KEYS, endpoint, open_with, conditional=True) == []
-        return deep_check(store, KEYS, endpoint)
+        return deep_check(store, KEYS, endpoint, has_tail=has_tail)
 
 
 def worse(findings: Iterable[Finding]) -> list[Finding]:
@@ -179,3 +182,110 @@ def test_a_generated_cluster_id_is_a_hint_before_the_first_object(tmp_path: Path
             assert [settle_layout(store, generated) for _ in range(2)] == [None, None]
         assert [each["event"] for each in logs] == ["cluster_id_is_generated"]
         assert ways(generated) == [of_delete]
+
+
+class Keeping(WrappedStore):
+    """A store with settings that keep deleted bytes.
+
+    Attributes:
+        denies: "put", "delete" or "settings", which it denies.
+        given: the rules of the bucket.
+    """
+
+    denies = ""
+    kept = Protection(versioned=False, locks=False, default_retention=None)
+    given: tuple[LifecycleRule, ...] | None = ()
+
+    def put(
+        self,
+        key: str,
+        body: bytes | Body,
+        *,
+        size: int | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
+        condition: Condition = None,
+        crc32c: int | None = None,
+        archived: bool = False,
+    ) -> ObjectInfo:
+        """Deny a pack."""
+        if self.denies == "put" and key.startswith(KEYS.tails):
+            raise AccessDenied("PutObject: allow this identity s3:PutObject")
+        return super().put(
+            key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
+        )
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Deny the delete of a pack."""
+        if self.denies == "delete":
+            return DeleteOutcome((), (), {key: AccessDenied("DeleteObject: allow s3:DeleteObject") for key in etags})
+        return super().delete_matching(etags)
+
+    def protection(self) -> Protection:
+        """Return what keeps deleted bytes."""
+        if self.denies == "settings":
+            raise AccessDenied("GetBucketVersioning: allow this identity s3:GetBucketVersioning")
+        return self.kept
+
+    def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
+        """Return the rules."""
+        return self.given
+
+
+def of_tail(tmp_path: Path, **given: Any) -> list[Finding]:
+    """Return the findings that a live tail adds."""
+
+    def wrap(store: ObjectStore) -> ObjectStore:
+        keeping = Keeping(store, threads=1)
+        for name, value in given.items():
+            setattr(keeping, name, value)
+        return keeping
+
+    before = found(tmp_path.as_uri(), wrap=wrap)
+    return [each for each in found(tmp_path.as_uri(), wrap=wrap, has_tail=True) if each not in before]
+
+
+def test_the_rights_on_packs_are_tried_and_leave_nothing(tmp_path: Path) -> None:
+    """Below `tail/`, outside of all logs."""
+    (fine,) = of_tail(tmp_path)
+    assert (fine.severity, "may put and delete below" in fine.found) == (Severity.OK, True)
+    with open_store(tmp_path.as_uri()) as store:
+        assert list(store.list(KEYS.tails)) == []
+
+
+@pytest.mark.parametrize("right", ["put", "delete"])
+def test_a_missing_right_on_packs_is_an_error(tmp_path: Path, right: str) -> None:
+    """Without the one nothing is shipped, without the other everything stays."""
+    (finding,) = of_tail(tmp_path, denies=right)
+    assert finding.severity is Severity.ERROR
+    assert f"may not {right} packs of the live tail" in finding.found
+    assert "deploy/iam/uploader.json" in finding.way_out
+
+
+def test_object_lock_by_default_is_an_error_with_ways_out(tmp_path: Path) -> None:
+    """Each pack would stay, though the agent deletes it."""
+    kept = Protection(versioned=True, locks=True, default_retention="30 days (COMPLIANCE)")
+    finding = of_tail(tmp_path, kept=kept)[-1]
+    assert finding.severity is Severity.ERROR
+    assert "for 30 days (COMPLIANCE)" in finding.found
+    assert "ts.segment.uploader.tail.topics.exclude" in finding.way_out
+
+
+def test_object_lock_of_single_objects_is_no_finding(tmp_path: Path) -> None:
+    """Holds lock segments alone."""
+    kept = Protection(versioned=False, locks=True, default_retention=None)
+    assert {each.severity for each in of_tail(tmp_path, kept=kept)} == {Severity.OK}
+
+
+@pytest.mark.parametrize(("days", "severity"), [(None, "WARNING"), (30, "WARNING"), (7, "OK"), (1, "OK")])
+def test_versions_of_packs_that_stay_long_are_a_warning(tmp_path: Path, days: int | None, severity: str) -> None:
+    """A bucket with versions keeps the bytes of each deleted pack until a rule removes them."""
+    rule = LifecycleRule("r", "", KEYS.tails, frozenset(), None, None, days)
+    kept = Protection(versioned=True, locks=False, default_retention=None)
+    finding = of_tail(tmp_path, kept=kept, given=(rule,))[-1]
+    assert finding.severity is Severity[severity]
+    assert ("lifecycle rule" in finding.way_out) == (severity == "WARNING")
+
+
+def test_settings_that_cannot_be_read_are_a_hint(tmp_path: Path) -> None:
+    """The operator can read them."""
+    assert of_tail(tmp_path, denies="settings")[-1].severity is Severity.HINT
