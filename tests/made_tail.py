@@ -1,16 +1,23 @@
 """Logs of packs that a test makes, put as an agent puts them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any
 
 from awscrt.checksums import crc32c
 
-from tests.made_archive import BytesReader, MadeArchive
+from tests.made_archive import BytesReader, MadeArchive, batches, steps
+from ts_common.archive.commit import Live
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import pack_name
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_pack import HEAD_BYTES, PackHead, decode_block, decode_head, encode_pack
+from ts_common.errors import ObjectNotFound
 from ts_common.log_format.scan import scan_segment
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
 
 
 class MadeTail:
@@ -20,12 +27,14 @@ class MadeTail:
         log: its name.
         number: of the newest pack; 0 without one.
         entries: those that the newest pack leads to.
+        time: when the agent requested the high watermarks of the next pack, ms since the epoch.
     """
 
-    def __init__(self, archive: MadeArchive, log: str = "1") -> None:
+    def __init__(self, archive: MadeArchive, log: str = "1", time: int = 1) -> None:
         self._archive = archive
         self.log = log
         self.number = 0
+        self.time = time
         self.entries: tuple[TailEntry, ...] = ()
 
     @property
@@ -66,11 +75,11 @@ class MadeTail:
         self, name: str, others: Iterable[TailEntry], made: Iterable[tuple[TailEntry, bytes]], before: str | None
     ) -> None:
         own, position = [], 0
-        for entry, batches in made:
-            own.append((replace(entry, position=position), batches))
-            position += len(batches)
-        head = PackHead(self.log, self.number, "nonce", 1, before)
-        data = encode_pack(head, (*others, *(entry for entry, _ in own)), [batches for _, batches in own])
+        for entry, body in made:
+            own.append((replace(entry, position=position), body))
+            position += len(body)
+        head = PackHead(self.log, self.number, "nonce", self.time, before)
+        data = encode_pack(head, (*others, *(entry for entry, _ in own)), [body for _, body in own])
         self._archive.store.put(self.key(name), data)
         self.entries = entries_of(data, name)
 
@@ -115,3 +124,43 @@ def entry(
         metadata.time_max,
     )
     return made, batches
+
+
+def live(*ahead: tuple[int, int], log: str = "1", former: Sequence[tuple[str, int]] = ()) -> Live:
+    """Return what a commit has of its tail."""
+    return Live(log, tuple(former), EpochHistory(tuple(ahead)))
+
+
+def ship(archive: MadeArchive, end: int = 100, **commit: Any) -> None:
+    """Ship one closed segment `[0, end)` of leader epoch 0, with a tail from there on."""
+    archive.put_segment("t", 0, batches(*steps(0, end)))
+    archive.commit("t", end, **{"live": live((0, end)), "last_stable_offset": end, **commit})
+
+
+def plain(archive: MadeArchive, *ranges: tuple[int, int], epoch: int = 0, batch_epoch: int | None = None) -> Any:
+    """Return an entry of plain records."""
+    body = batches(*ranges, epoch=epoch if batch_epoch is None else batch_epoch)
+    return entry(archive, "t", ranges[0][0], body, epoch=epoch)
+
+
+class Recorded(WrappedStore):
+    """A store that records its requests, and can lose an object before it is first opened."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.requests: list[str] = []
+        self.lost: dict[str, bytes] = {}
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        self.requests.append(f"GET {key}")
+        if self.lost.pop(key, None) is not None:
+            raise ObjectNotFound(key)
+        return self._inner.open(key, byte_range)
+
+    def head(self, key: str) -> ObjectInfo:
+        self.requests.append(f"HEAD {key}")
+        return self._inner.head(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        self.requests.append(f"LIST {prefix}")
+        return self._inner.list(prefix, start_after=start_after)

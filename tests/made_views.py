@@ -3,8 +3,9 @@
 from tests.made_archive import MadeArchive
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 
 
 def view_of(archive: MadeArchive, topic: str = "t", partition: int = 0) -> PartitionView:

@@ -6,6 +6,7 @@
     ├── TransientError             the same call can succeed later
     │   ├── AddressInUse           another process has the address, perhaps an agent that is about to end
     │   ├── LineageUnsettled       an agent is between two writes of a commit that goes back
+    │   ├── ShorterView            the archive ends below a position for some time; no record is lost
     │   └── StoreUnavailable
     │       ├── StoreFull          no space, or no quota, is left
     │       ├── StoreThrottled     too many requests: the whole process must send fewer
@@ -59,6 +60,14 @@ class LineageUnsettled(TransientError):
     """The lineages of a partition's commit and `log.start` do not fit.
 
     The agent whose commit went back writes `log.start` next. After a late write, the next leader's agent repairs it.
+    """
+
+
+class ShorterView(TransientError):
+    """The view of a partition ends below offsets that it has shown, and its log is the same.
+
+    A new leader has not shipped its live tail yet, or a lost commit was written again. No election removed the records,
+    so they are shown again.
     """
 
 

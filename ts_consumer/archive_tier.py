@@ -17,8 +17,10 @@ from ts_common.archive.former_places import read_with_former
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.layout import read_layout
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import ConfigurationError, CorruptData, DataLoss
+from ts_common.archive.partition_view import PartitionView
+from ts_common.archive.tail_logs import TailLogs
+from ts_common.archive.view import continued, open_view
+from ts_common.errors import ConfigurationError, CorruptData, DataLoss, ObjectNotFound
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectStore
@@ -38,6 +40,8 @@ from ts_reader.reading.transactions import stable_end
 
 # A listing also shows what retention removed, and a new incarnation; a commit shows new segments alone.
 _LISTING_SECONDS: Final = 60.0
+_LOGS_SECONDS: Final = 1.0  # between two looks at the logs of live tails
+_ATTEMPTS: Final = 3
 _Found = tuple[Commit | ForeignCommit | None, str | None]  # a commit and its ETag
 log = structlog.get_logger()
 
@@ -49,6 +53,8 @@ class ArchivedPartition:
     Attributes:
         extent: its offsets; with `read_committed` they end at the last stable offset.
         topic_id: of the incarnation; None if the archive has none.
+        version: ETag of the commit.
+        tailed: what a live tail continues; None without one.
     """
 
     store: ObjectStore
@@ -57,6 +63,21 @@ class ArchivedPartition:
     extent: Extent
     topic_id: str | None
     version: str | None
+    tailed: "_Tailed | None" = None
+
+
+@dataclass(frozen=True)
+class _Tailed:
+    """Closed segments that a live tail continues.
+
+    Attributes:
+        commit: names the tail.
+        read_at: monotonic time after the commit was read: packs are read later (reading rule 11).
+    """
+
+    view: PartitionView
+    commit: Commit
+    read_at: float
 
 
 @dataclass(frozen=True)
@@ -91,6 +112,7 @@ class ArchiveTier:
         # For a partition that returns nothing: the listing's monotonic time, the commit's ETag, and what readers lose.
         self._nothing: dict[TopicPartition, tuple[float, str | None, Loss | None]] = {}
         self._clusters: dict[str, tuple[float, str | None]] = {}  # by location, with the monotonic time of the look
+        self._logs: dict[str, tuple[float, TailLogs]] = {}  # by location, with the monotonic time before they are read
         self._missed: set[str] = set()  # topics that were looked for and are not in the archive
 
     def look(self, partition: TopicPartition) -> ArchivedPartition | None:
@@ -111,20 +133,52 @@ class ArchiveTier:
             former = known[1]
             found = _commit(former.store, former.view.keys)
             if found[1] is not None and found[1] == former.version:
-                return former  # a partition that waits for the archive costs this one request
+                if former.tailed is None:
+                    return former  # a partition that waits for the archive costs this one request
+                archived = self._continued(former)
+                self._known[partition] = known[0], archived
+                return archived
         query = self._query(partition)
         store = shared_store(query.location, query.connection)
         incarnations, _ = read_incarnations(store, query.keys, partition.topic)
         keys = query.keys.partition(partition, incarnations.newest_directory)
         found = _commit(store, keys)
+        read_at = monotonic()
         view = self._view(partition, query, store, keys, found)
         if view is None:
             return None
-        end = stable_end(store, view) if query.read_committed else view.end
-        extent = Extent(view.start, max(view.start, end))
-        archived = ArchivedPartition(store, query, view, extent, incarnations.newest_id, found[1])
+        commit = found[0]
+        tailed = _Tailed(view, commit, read_at) if isinstance(commit, Commit) and commit.live is not None else None
+        archived = ArchivedPartition(store, query, view, Extent(0, 0), incarnations.newest_id, found[1], tailed)
+        archived = self._continued(archived)
         self._known[partition] = now, archived
         return archived
+
+    def _continued(self, archived: ArchivedPartition) -> ArchivedPartition:
+        """Return what the archive has of a partition with its live tail as it is now."""
+        store, query, tailed = archived.store, archived.query, archived.tailed
+        view = archived.view if tailed is None else self._with_tail(store, query, tailed)
+        end = stable_end(store, view) if query.read_committed else view.end
+        return replace(archived, view=view, extent=Extent(view.start, max(view.start, end)))
+
+    def _with_tail(self, store: ObjectStore, query: Query, tailed: _Tailed) -> PartitionView:
+        """Return the view with the tail; the logs are read once a second for all partitions."""
+        for attempt in range(_ATTEMPTS):
+            with self._lock:
+                at, logs = self._logs.get(query.location, (float("-inf"), None))
+                now = monotonic()
+                if logs is None or attempt or at < tailed.read_at or now - at >= _LOGS_SECONDS:
+                    logs = TailLogs(store, query.keys, logs)
+                    self._logs[query.location] = now, logs
+            try:
+                return continued(tailed.view, logs.chain(tailed.view.keys, tailed.commit))
+            except ObjectNotFound:  # a merge deleted a pack meanwhile
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+            except CorruptData as error:
+                log.warning("tail_damaged", partition=str(tailed.view.partition), reason=str(error))
+                break
+        return tailed.view
 
     def topics(self, topic: str | None) -> dict[str, frozenset[int]]:
         """Return the topics of the archive with the numbers of their partitions, by the names of directories.

@@ -224,8 +224,7 @@ class Archive:
             incarnation: of a topic that was deleted and created again: "newest", "oldest", a number from 1, or a
                 topic id.
             view: "latest" returns the newest record of each key, unless it is a tombstone.
-            tail: whether the scan reads live tails: records that no closed segment has yet. A cut and `follow()` read
-                none.
+            tail: whether the scan reads live tails: records that no closed segment has yet.
             mode: what corrupt batches do: "FAILFAST", "DROPMALFORMED", or "PERMISSIVE": one row each, with the bytes
                 in `corrupt_column`.
             corrupt_column: name of that column.

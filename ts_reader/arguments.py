@@ -19,7 +19,7 @@ from ts_reader.options.scan_options import (
     scan_query,
     subscription_of,
 )
-from ts_reader.options.value_types import BOOLEAN, one_of, whole
+from ts_reader.options.value_types import one_of, whole
 from ts_reader.query.query import Bound, Cut, Edge, Query, SplitLimits
 from ts_reader.query.timestamps import milliseconds_of
 from ts_reader.schemas.contract import Part
@@ -31,7 +31,6 @@ _PACKED_BYTES: Final = 32 << 20
 _INCLUDES: Final = {HEADERS: INCLUDE_HEADERS, MILLISECONDS: INCLUDE_TIMESTAMP_MS}
 _OTHER_COLUMNS: Final = (*COLUMNS_WITH_HEADERS, MILLISECONDS, *map(error_column, Part))
 _MOMENT: Final = ValueType(partial(milliseconds_of, rounds_up=False))
-_TAIL: Final = Option("tail", BOOLEAN, True)
 _UNPROVEN: Final = Option("unproven", one_of({"error": True, "warn": False}), True)
 
 TopicArgument = str | Sequence[str] | re.Pattern[str]
@@ -78,7 +77,7 @@ def query_of(given: Given, place: Query, topic: TopicArgument, partitions: Parti
     start = _bound(given, "starting", topics, Edge.EARLIEST)
     end = _bound(given, "ending", topics, Edge.LATEST)
     query = scan_query(given, place, subscription, start, end, _OTHER_COLUMNS)
-    return replace(query, limits=SplitLimits(packed_bytes=_PACKED_BYTES), tail=given.read(_TAIL))
+    return replace(query, limits=SplitLimits(packed_bytes=_PACKED_BYTES))
 
 
 def _bound(given: Given, side: str, topics: Sequence[str], edge: Edge) -> Bound:

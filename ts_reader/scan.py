@@ -168,8 +168,9 @@ class Scan(ArrowRows):
         Args:
             position: of a former step, as JSON values: the first step begins there, and the scan's start has no effect.
                 "latest": the first step has no rows, and its position is the archive's end. None: the scan's start.
-            poll_seconds: between two checks of the commits, which cost a GET for each partition. After a step of
-                `max_offsets` the next check follows at once.
+            poll_seconds: between two checks of the commits, which cost a GET for each partition. With live tails
+                commits are checked each five seconds at most, and between them the newest packs of the logs. After a
+                step of `max_offsets` the next check follows at once.
             max_offsets: of one step, in proportion to what each partition has left; None for all.
             stop: ends the steps when it is set: no further one is returned, and a wait ends at once.
 

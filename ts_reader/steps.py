@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ts_common.errors import QueryError
+from ts_common.errors import QueryError, ShorterView
 from ts_common.store.shared_stores import shared_store
 from ts_reader.following.follower import Follower, StepPlan
 from ts_reader.following.offset import StreamOffset, decode_offset
@@ -145,9 +145,15 @@ def _steps(
             look = follower.look()
             furthest = follower.furthest(current, look)
             end = follower.end_of_step(current, furthest, look, max_offsets)
+            try:
+                found = _NOTHING if end.equals_in_position(current) else follower.plan(current, end)
+            except ShorterView as error:  # since the look; the position waits
+                follower.warn(str(error))
+                stop.wait(poll_seconds)
+                continue
             stood, current = current, end  # a position without epochs has them from the first look on
             if not end.equals_in_position(stood):
-                yield Step(planned, follower.plan(stood, end), current, runs)
+                yield Step(planned, found, current, runs)
             if end.positions == furthest.positions:
                 stop.wait(max(0.0, looked_at + poll_seconds - time.monotonic()))
     except GeneratorExit:

@@ -205,7 +205,9 @@ class Opening:
             topics = re.compile(definition.pattern)
             if len(self.archive.locations) > 1:
                 topics = [name for name in self.archive.topics() if topics.search(name)]
-        scan = self.archive.scan(topics, isolation_level=definition.isolation, include_headers=True)
+        scan = self.archive.scan(
+            topics, isolation_level=definition.isolation, tail=definition.tail, include_headers=True
+        )
         return list(by_location(scan.query))
 
     def _refused(self, name: str, suffix: str, definition: TableDefinition) -> tuple[str, TableDefinition]:

@@ -9,8 +9,8 @@ from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
-from ts_common.archive.view import PartitionView
 from tsctl.archive_options import (
     HeldTopic,
 )
@@ -48,8 +48,8 @@ class PartitionLook:
         """Return the state of a segment and its live offsets `[from, to)`."""
         view = self.view
         low, live_end = view.live_range(copy)
-        start, end = max(low, view.start), min(live_end, view.end)
-        if copy.base >= view.end:
+        start, end = max(low, view.start), min(live_end, view.closed_end)
+        if copy.base >= view.closed_end:
             return SegmentState.UNCOMMITTED, copy.base, copy.base
         if start >= end:
             return SegmentState.DEAD, copy.base, copy.base
@@ -112,7 +112,7 @@ def topic_fields(
 
 PARTITION_COLUMNS: Final = (
     *("PARTITION", "LOG START", "NEXT OFFSET", "STABLE", "EPOCH", "SEGMENTS", "SIZE", "RECORDS", "FROM", "TO"),
-    *("HOLES", "LAST COMMIT"),
+    *("HOLES", "LAST COMMIT", "END", "FRESH"),
 )
 
 
@@ -123,7 +123,7 @@ def partition_row(look: PartitionLook) -> tuple[str | int | None, ...]:
     return (
         str(catalog.keys.partition),
         view.start if catalog.commit else catalog.log_start,
-        view.end if catalog.commit else None,
+        view.closed_end if catalog.commit else None,
         view.last_stable_offset,
         commit.epoch if commit else None,
         len(catalog.segments),
@@ -133,6 +133,8 @@ def partition_row(look: PartitionLook) -> tuple[str | int | None, ...]:
         iso(_latest(view.copies)),
         len(look.holes),
         iso(commit.time) if commit else None,
+        view.end if catalog.commit else None,
+        iso(view.fresh),
     )
 
 
@@ -159,6 +161,7 @@ def _partition_fields(catalog: PartitionCatalog, look: PartitionLook | None) -> 
         **fields,
         "start": look.view.start,
         "end": look.view.end,
+        "fresh": iso(look.view.fresh),
         "records": _records(look.view.copies),
         "time_min": iso(_earliest(look.view.copies)),
         "time_max": iso(_latest(look.view.copies)),

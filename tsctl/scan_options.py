@@ -37,6 +37,7 @@ WORDING: Final = Wording(
         "mode": "--mode",
         "max_batch_bytes": "--max-batch-bytes",
         "undecoded": "--undecoded",
+        "tail": "--no-tail",
     },
     has_texts=True,
     despite_loss="To read what is left, add --allow-loss",
@@ -74,6 +75,10 @@ IncarnationOption = Annotated[
     str, typer.Option("--incarnation", help="Incarnation of a topic: newest, oldest, a number from 1, or a topic id.")
 ]
 
+
+NoTailOption = Annotated[
+    bool, typer.Option("--no-tail", help="Closed segments only, without live tails: records that none has yet.")
+]
 
 # The limit is a setting of the process, so that no code between a command and its decoders has to pass it on.
 _OPTION: Final = "--max-batch-bytes"
@@ -159,6 +164,7 @@ class ScanOptions:
         bool, typer.Option("--timestamp-ms", help="Adds timestampMs: the timestamp as stored, in milliseconds.")
     ] = False
     incarnation: IncarnationOption = NEWEST
+    no_tail: NoTailOption = False
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES
 
     def arguments(self) -> dict[str, Any]:
@@ -166,6 +172,7 @@ class ScanOptions:
         return {
             "isolation_level": self.isolation,
             "mode": self.mode.value,
+            "tail": not self.no_tail,
             "incarnation": self.incarnation,
             "max_batch_bytes": self.max_batch_bytes,
         }

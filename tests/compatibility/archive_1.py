@@ -14,8 +14,9 @@ from tests.archive import record_of
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.model import TopicPartition
 from ts_common.store.contract import NO_METADATA, ObjectStore
 from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS

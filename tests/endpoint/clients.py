@@ -96,13 +96,14 @@ def serving(
     most_batch_bytes: int = 32 << 20,
     permissions: Permissions | None = None,
     room: int = 1 << 40,
+    tail: bool = True,
 ) -> Iterator[Served]:
     """Serve one location; must be used inside of a running loop."""
     location = Location(store, keys)
     catalog = Catalog(
         [location], lambda _: location, refresh_seconds=refresh_seconds, with_incarnations=with_incarnations
     )
-    archive = ServedArchive(catalog, refresh_seconds)
+    archive = ServedArchive(catalog, refresh_seconds, tail=tail)
     with ThreadPoolExecutor(4) as executor:
         feeds = Feeds(ChunkCache(cache_bytes), executor, most_batch_bytes)
         reads = Reads(feeds, executor, passes_holes=passes_holes)
@@ -119,6 +120,7 @@ def serving(
             yield Served(handlers, reads, feeds, archive)
         finally:
             feeds.close()
+            archive.close()
 
 
 async def call(served: Served, api: Api, body: Any, session: Session | None = None) -> Any:

@@ -21,9 +21,10 @@ from ts_common.archive.fetch import fetch
 from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
 from ts_common.archive.segment_metadata import SegmentMetadata
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.log_format.scan import Readable, SegmentScan, scan_segment

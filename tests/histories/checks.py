@@ -20,9 +20,10 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
 from ts_common.archive.segment_metadata import decode_metadata
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, ObjectStore

@@ -1,40 +1,22 @@
 """Live tails: what a scan shows above the next offset, in both isolation levels, and what it costs."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from tests.made_archive import batches, steps
-from tests.made_tail import MadeTail, entry
+from tests.made_archive import batches
+from tests.made_tail import MadeTail, Recorded, entry, live, plain, ship
 from tests.reader.archives import ScannedArchive
 from tests.transactions import ABORT, COMMIT, data, ended
-from ts_common.archive.commit import Live
-from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.high_watermarks import End, Ends
 from ts_common.archive.object_keys import pack_name
-from ts_common.errors import CorruptData, ObjectNotFound
-from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
-from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_common.errors import CorruptData, QueryError
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_reader.query import splits
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.read_split import read_split
-
-
-def live(*ahead: tuple[int, int], log: str = "1", former: Sequence[tuple[str, int]] = ()) -> Live:
-    """Return what a commit has of its tail."""
-    return Live(log, tuple(former), EpochHistory(tuple(ahead)))
-
-
-def ship(archive: ScannedArchive, end: int = 100, **commit: Any) -> None:
-    """Ship one closed segment `[0, end)` of leader epoch 0, with a tail from there on."""
-    archive.put_segment("t", 0, batches(*steps(0, end)))
-    archive.commit("t", end, **{"live": live((0, end)), "last_stable_offset": end, **commit})
-
-
-def made(archive: ScannedArchive, *ranges: tuple[int, int], epoch: int = 0, batch_epoch: int | None = None) -> Any:
-    """Return an entry of plain records."""
-    body = batches(*ranges, epoch=epoch if batch_epoch is None else batch_epoch)
-    return entry(archive, "t", ranges[0][0], body, epoch=epoch)
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -42,8 +24,8 @@ def test_a_scan_shows_closed_segments_and_then_the_tail(archive: ScannedArchive,
     """Entries of several packs, each offset once; one begins below the next offset."""
     ship(archive)
     tail = MadeTail(archive)
-    tail.put(made(archive, (90, 100), (100, 105)))
-    tail.put(made(archive, (105, 120), (120, 130)))
+    tail.put(plain(archive, (90, 100), (100, 105)))
+    tail.put(plain(archive, (105, 120), (120, 130)))
     rows = archive.rows(isolation_level=isolation)
     assert [row["offset"] for row in rows] == list(range(130))
     assert [row["key"] for row in rows] == [b"%d" % offset for offset in range(130)]
@@ -53,7 +35,7 @@ def test_a_scan_shows_closed_segments_and_then_the_tail(archive: ScannedArchive,
 def test_a_scan_without_the_tail_ends_at_the_next_offset(archive: ScannedArchive) -> None:
     """So does each reader that does not read tails."""
     ship(archive)
-    MadeTail(archive).put(made(archive, (100, 130)))
+    MadeTail(archive).put(plain(archive, (100, 130)))
     assert archive.offsets(tail=False) == list(range(100))
     assert archive.offsets() == list(range(130))
 
@@ -70,7 +52,7 @@ def test_a_merged_object_has_the_entries_of_the_packs_that_it_replaces(archive: 
     ship(archive)
     tail = MadeTail(archive)
     for start in range(100, 130, 10):
-        tail.put(made(archive, (start, start + 10)))
+        tail.put(plain(archive, (start, start + 10)))
     tail.merge()
     assert archive.offsets() == list(range(130))
     tail.merge(moves_index=True)
@@ -80,7 +62,7 @@ def test_a_merged_object_has_the_entries_of_the_packs_that_it_replaces(archive: 
 def test_offsets_that_compaction_removed_are_no_hole_of_the_tail(archive: ScannedArchive) -> None:
     """A replica that caught up a compacted topic has them in its active segment; an entry covers them."""
     ship(archive)
-    MadeTail(archive).put(made(archive, (100, 105), (108, 110)), made(archive, (110, 112)))
+    MadeTail(archive).put(plain(archive, (100, 105), (108, 110)), plain(archive, (110, 112)))
     assert archive.offsets() == [*range(105), *range(108, 112)]
     assert archive.offsets(starting_offsets={0: 106}, ending_offsets={0: 109}) == [108]
     assert archive.scan().dataset().count_rows() == 109
@@ -89,7 +71,7 @@ def test_offsets_that_compaction_removed_are_no_hole_of_the_tail(archive: Scanne
 def test_indexes_that_continue_each_other_for_ever_are_damage(archive: ScannedArchive) -> None:
     """A pack that another identity wrote can name itself."""
     ship(archive)
-    MadeTail(archive).put(made(archive, (100, 110)), before=pack_name(1))
+    MadeTail(archive).put(plain(archive, (100, 110)), before=pack_name(1))
     (info,) = archive.opened.partitions("t")
     assert info.end == 100
     assert "continue each other" in (info.problem or "")
@@ -98,17 +80,17 @@ def test_indexes_that_continue_each_other_for_ever_are_damage(archive: ScannedAr
 def test_the_view_ends_at_the_first_hole_of_the_tail(archive: ScannedArchive) -> None:
     """That end is no data loss, even for a scan that fails on loss."""
     ship(archive)
-    MadeTail(archive).put(made(archive, (100, 110)), made(archive, (120, 130)))
+    MadeTail(archive).put(plain(archive, (100, 110)), plain(archive, (120, 130)))
     assert archive.offsets() == list(range(110))
 
 
 def test_entries_of_leaderships_that_the_commit_does_not_name_are_ignored(archive: ScannedArchive) -> None:
     """A former leader's late entry counts only while the commit names it."""
     ship(archive, live=live((0, 100), (2, 110), former=[("2", 0)]), epoch=2)
-    MadeTail(archive, "2").put(made(archive, (100, 110)), made(archive, (110, 115), epoch=1))
-    MadeTail(archive).put(made(archive, (110, 120), epoch=2), made(archive, (120, 125), epoch=3))
+    MadeTail(archive, "2").put(plain(archive, (100, 110)), plain(archive, (110, 115), epoch=1))
+    MadeTail(archive).put(plain(archive, (110, 120), epoch=2), plain(archive, (120, 125), epoch=3))
     assert archive.offsets() == list(range(120))
-    MadeTail(archive, "3").put(made(archive, (100, 110)))
+    MadeTail(archive, "3").put(plain(archive, (100, 110)))
     archive.commit("t", 100, live=live((0, 100), (2, 110), former=[("3", 1)]), epoch=2)
     assert archive.offsets() == list(range(100))
 
@@ -116,8 +98,8 @@ def test_entries_of_leaderships_that_the_commit_does_not_name_are_ignored(archiv
 def test_the_dead_tail_of_an_entry_is_not_shown(archive: ScannedArchive) -> None:
     """The new leader's epoch begins in it: an election lost the rest."""
     ship(archive, live=live((0, 100), (2, 105), former=[("2", 0)]), epoch=2)
-    MadeTail(archive, "2").put(made(archive, (100, 105), (105, 120)))
-    own = made(archive, (105, 107), epoch=2)
+    MadeTail(archive, "2").put(plain(archive, (100, 105), (105, 120)))
+    own = plain(archive, (105, 107), epoch=2)
     MadeTail(archive).put(own)
     assert archive.offsets() == list(range(107))
 
@@ -136,14 +118,14 @@ def test_a_segment_above_the_next_offset_is_not_shown(archive: ScannedArchive) -
     """It was never committed; only entries are facts there."""
     ship(archive)
     archive.put_segment("t", 100, batches((100, 150)))
-    MadeTail(archive).put(made(archive, (100, 110)))
+    MadeTail(archive).put(plain(archive, (100, 110)))
     assert archive.offsets() == list(range(110))
 
 
 def test_what_log_start_hides_of_a_tail_is_not_shown(archive: ScannedArchive) -> None:
     """Retention read a later commit, and raised the start above the next offset of this one."""
     ship(archive, log_start=105)
-    MadeTail(archive).put(made(archive, (100, 110)))
+    MadeTail(archive).put(plain(archive, (100, 110)))
     assert archive.offsets() == list(range(105, 110))
 
 
@@ -188,7 +170,7 @@ def test_an_entry_with_a_dead_tail_gives_no_last_stable_offset(archive: ScannedA
 def test_times_of_the_tail_bound_a_scan(archive: ScannedArchive) -> None:
     """The record at an offset has the timestamp 1000 + offset."""
     ship(archive)
-    MadeTail(archive).put(made(archive, (100, 110)), made(archive, (110, 120)))
+    MadeTail(archive).put(plain(archive, (100, 110)), plain(archive, (110, 120)))
     assert archive.offsets(starting_timestamp=1095, ending_timestamp=1115) == list(range(95, 115))
     assert archive.offsets(starting_offsets={0: 112}) == list(range(112, 120))
     assert archive.scan().dataset().count_rows() == 120
@@ -201,7 +183,7 @@ def test_damage_in_a_pack_ends_the_view_with_a_warning(archive: ScannedArchive) 
     """Closed segments stay readable, and the scan does not fail."""
     ship(archive)
     tail = MadeTail(archive)
-    tail.put(made(archive, (100, 110)))
+    tail.put(plain(archive, (100, 110)))
     body = bytearray(archive.store.get(tail.newest)[0])
     body[40] ^= 1
     archive.store.put(tail.newest, bytes(body))
@@ -211,43 +193,67 @@ def test_damage_in_a_pack_ends_the_view_with_a_warning(archive: ScannedArchive) 
     assert archive.offsets() == list(range(100))
 
 
-def test_damage_in_the_batches_of_an_entry_is_an_error_that_names_the_pack(archive: ScannedArchive) -> None:
-    """As in a segment; a tolerant scan shows the rest."""
+def damage(archive: ScannedArchive, tail: MadeTail, entry: int, part: int, parts: int) -> None:
+    """Change a byte in the middle of one of the equal batches of an entry of the newest pack."""
+    body, found = bytearray(archive.store.get(tail.newest)[0]), tail.entries[entry]
+    body[found.position + found.length * (2 * part + 1) // (2 * parts)] ^= 1
+    archive.store.put(tail.newest, bytes(body))
+
+
+@pytest.mark.parametrize("view", ["log", "latest"])
+def test_a_damaged_entry_ends_the_view_before_it_with_a_warning(archive: ScannedArchive, view: str) -> None:
+    """No record of it or behind it is shown, as if the leader had not shipped it yet; the scan does not fail."""
     ship(archive)
     tail = MadeTail(archive)
-    tail.put(made(archive, (100, 105), (105, 110), (110, 115)))
-    body = bytearray(archive.store.get(tail.newest)[0])
-    body[tail.entries[0].position + len(tail.batches(tail.entries[0])) // 2] ^= 1
-    archive.store.put(tail.newest, bytes(body))
+    tail.put(plain(archive, (100, 105)), plain(archive, (105, 110), (110, 115)), plain(archive, (115, 120)))
+    damage(archive, tail, 1, 1, 2)
+    with capture_logs() as logs:
+        assert archive.offsets(view=view) == list(range(105))
+    (warning,) = [each for each in logs if each["event"] == "tail_damaged"]
+    assert warning["message"].startswith("the view ends at offset 105: t-0: ")
+    assert pack_name(1) in warning["message"]
+    assert archive.scan(starting_offsets={0: 107}).count_rows() == 0
+
+
+def test_a_damaged_entry_ends_large_and_counted_scans_too(
+    archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tail of a partition is in one split, however large: another one would show what follows the damage."""
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 100)
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(*(plain(archive, (start, start + 5)) for start in range(100, 150, 5)))
+    plan = archive.scan().query
+    found = plan_query(archive.store, plan).splits
+    assert [[part.start for part in split.ranges if part.is_tail] for split in found][-1] == list(range(100, 150, 5))
+    assert len(found) > 5
+    damage(archive, tail, 3, 0, 1)
+    assert archive.offsets() == list(range(115))
+
+
+def test_damage_below_an_end_that_a_scan_names_is_an_error(archive: ScannedArchive) -> None:
+    """The records would be lost in silence; a tolerant scan shows the others, as of a segment."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (100, 105), (105, 110), (110, 115)))
+    damage(archive, tail, 0, 1, 3)
     with pytest.raises(CorruptData, match=pack_name(1)):
-        archive.offsets()
+        archive.offsets(ending_offsets={0: 115})
     assert archive.offsets(mode="DROPMALFORMED") == [*range(105), *range(110, 115)]
     raw = [row["_corrupt_record"] for row in archive.rows(mode="PERMISSIVE")]
     assert [len(each) for each in raw if each is not None] == [len(body_of := tail.batches(tail.entries[0])) // 3]
     assert raw[105] == body_of[len(body_of) // 3 : 2 * len(body_of) // 3]
 
 
-class Recorded(WrappedStore):
-    """A store that records its requests, and can lose an object before it is first opened."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, threads=1)
-        self.requests: list[str] = []
-        self.lost: dict[str, bytes] = {}
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        self.requests.append(f"GET {key}")
-        if self.lost.pop(key, None) is not None:
-            raise ObjectNotFound(key)
-        return self._inner.open(key, byte_range)
-
-    def head(self, key: str) -> ObjectInfo:
-        self.requests.append(f"HEAD {key}")
-        return self._inner.head(key)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        self.requests.append(f"LIST {prefix}")
-        return self._inner.list(prefix, start_after=start_after)
+def test_a_step_of_a_stream_with_a_damaged_entry_is_an_error(archive: ScannedArchive) -> None:
+    """Its position is above the entry: rows without it would be lost."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (100, 105)))
+    damage(archive, tail, 0, 0, 1)
+    step = next(archive.scan().follow())
+    with pytest.raises(CorruptData, match=pack_name(1)):
+        step.to_table()
 
 
 def read(store: ObjectStore, archive: ScannedArchive, **arguments: Any) -> list[int]:
@@ -263,7 +269,7 @@ def read(store: ObjectStore, archive: ScannedArchive, **arguments: Any) -> list[
 def test_an_archive_without_a_tail_costs_no_request_more(archive: ScannedArchive) -> None:
     """Packs exist, but no commit names them."""
     ship(archive, live=None)
-    MadeTail(archive).put(made(archive, (100, 110)))
+    MadeTail(archive).put(plain(archive, (100, 110)))
     found = []
     for tail in (True, False):
         store = Recorded(archive.store)
@@ -278,9 +284,9 @@ def test_a_reader_of_one_partition_sends_a_few_requests_after_the_commit(archive
     ship(archive, live=live((0, 100), former=[("2", 0)]))
     tail = MadeTail(archive)
     for start in range(100, 160, 10):
-        tail.put(made(archive, (start, start + 10)))
+        tail.put(plain(archive, (start, start + 10)))
     tail.merge()
-    tail.put(made(archive, (160, 170)))
+    tail.put(plain(archive, (160, 170)))
     store = Recorded(archive.store)
     assert read(store, archive, starting_offsets={0: 165}) == list(range(165, 170))
     of_tail = [request for request in store.requests if "/tail/" in request]
@@ -312,9 +318,61 @@ def test_a_pack_that_was_deleted_meanwhile_makes_the_reader_begin_again(archive:
     """It reads the commit again, and then the log: a merge may have moved what the commit needs."""
     ship(archive)
     tail = MadeTail(archive)
-    tail.put(made(archive, (100, 110)))
+    tail.put(plain(archive, (100, 110)))
     store = Recorded(archive.store)
     store.lost[tail.newest] = b""
     assert read(store, archive) == list(range(110))
     commits = [request for request in store.requests if request.endswith("offset.wm")]
     assert len(commits) == 2
+
+
+NOON = 100_000_000
+MARGIN = 300_000
+
+
+def at_noon(archive: ScannedArchive, **arguments: Any) -> list[int]:
+    """Return the offsets that the archive had at noon."""
+    found = archive.opened.at(NOON).scan("t", columns=["offset"], **arguments).to_table()
+    return list(found["offset"].to_pylist())
+
+
+def report(archive: ScannedArchive, high_watermark: int) -> None:
+    """Put an agent's report of a checkpoint that proves noon."""
+    ends = Ends(1, NOON + MARGIN, {TopicPartition("t", 0): End(high_watermark, NOON + MARGIN)})
+    archive.store.put(archive.keys.ends_of(1), ends.encode())
+
+
+def test_a_cut_shows_the_tail_as_far_as_an_agents_report_proves_it(archive: ScannedArchive) -> None:
+    """Records and transactions of the moment that no closed segment has, without the later ones."""
+    ship(archive)
+    report(archive, 112)
+    body = batches((100, 103), time=NOON - 102) + data(103, NOON - 1) + ended(104, NOON + 1)
+    tail = MadeTail(archive)
+    tail.put(entry(archive, "t", 100, body))
+    with pytest.raises(QueryError, match="records up to then can be missing in t-0"):
+        at_noon(archive)
+    tail.put(entry(archive, "t", 105, batches((105, 112), time=NOON + MARGIN)))
+    assert at_noon(archive) == list(range(103))
+    with pytest.raises(QueryError, match="records up to then can be missing in t-0"):
+        at_noon(archive, tail=False)
+
+
+def test_a_later_record_of_a_tail_proves_no_cut(archive: ScannedArchive) -> None:
+    """The clock of its producer can be ahead: an entry has no time of shipping."""
+    later = batches((100, 110), time=NOON + MARGIN)
+    ship(archive)
+    archive.put_segment("t", 0, batches((0, 100)) + later)  # above its commit's end, so it proves nothing either
+    MadeTail(archive).put(entry(archive, "t", 100, later))
+    with pytest.raises(QueryError, match="records up to then can be missing in t-0"):
+        at_noon(archive)
+
+
+def test_a_damaged_entry_is_an_error_of_a_cut(archive: ScannedArchive) -> None:
+    """It is proven to be complete."""
+    ship(archive)
+    report(archive, 105)
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (100, 105)))
+    damage(archive, tail, 0, 0, 1)
+    with pytest.raises(CorruptData, match=pack_name(1)):
+        at_noon(archive)

@@ -63,6 +63,7 @@ class MadeTable:
         topics: their names.
         policy: of the table.
         read_committed: its isolation level.
+        tail: whether it claims live tails.
         partition_by: its partition key.
         sort_by: its sort order.
         on_foreign: what a run does if others wrote rows.
@@ -88,6 +89,7 @@ class MadeTable:
     topics: tuple[str, ...] = ("t",)
     policy: Policy = Policy()  # noqa: RUF009  (frozen)
     read_committed: bool = True
+    tail: bool = True
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     on_foreign: OnForeign = OnForeign.FAIL
@@ -189,6 +191,7 @@ class MadeTable:
             self.archive.keys.entropy_bits,
             Subscription(topics=self.topics),
             read_committed=self.read_committed,
+            tail=self.tail,
         )
         return Planner(self.archive.store, query, self.policy, self.begins.get, self.most_bytes)
 

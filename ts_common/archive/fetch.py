@@ -32,8 +32,8 @@ def translate_not_found(store: ObjectStore, key: str) -> Iterator[None]:
         yield
     except ObjectNotFound as error:
         raise ObjectNotFound(
-            f"{key} in {store.location}: removed after the query was planned (retention?); plan it again. "
-            "Spark plans a DataFrame or a view once: load it again"
+            f"{key} in {store.location}: removed after the query was planned (retention, or a merge of a live tail?); "
+            "plan it again. Spark plans a DataFrame or a view once: load it again"
         ) from error
 
 

@@ -44,6 +44,11 @@ class ReadRange:
     spares: tuple["ReadRange", ...] = ()
     before: SegmentCopy | None = None
 
+    @property
+    def is_tail(self) -> bool:
+        """Whether an entry of a live tail has it."""
+        return self.copies[0].packed is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Hole:

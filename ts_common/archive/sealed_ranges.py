@@ -208,6 +208,6 @@ def number_at(steps: Sequence[_Step], offset: int) -> int:
     return steps.number_at(offset) if isinstance(steps, Ranges) else bisect_right(steps, offset, key=begun) - 1
 
 
-def parts_of(ranges: Sequence[ReadRange]) -> Sequence[Part]:
+def parts_of(ranges: Sequence[_Step]) -> Sequence[_Step | SealedRun]:
     """Return what `as_ranges` was called with."""
     return ranges.parts if isinstance(ranges, Ranges) else ranges

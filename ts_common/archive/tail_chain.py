@@ -81,12 +81,17 @@ class Chain:
         end: the offset after the last; the commit's next offset without a link.
         epochs: the epochs of the view, up to and with the tail.
         stable: the last stable offset of the view; None if that is the commit's, which lacks it.
+        is_late: whether an entry is of a later leadership, which has a commit of its own by now.
+        time: when the leader's agent requested the high watermarks of its newest pack, ms since the epoch; None
+            without a pack.
     """
 
     links: tuple[Link, ...]
     end: int
     epochs: EpochHistory
     stable: int | None
+    is_late: bool = False
+    time: int | None = None
 
 
 def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
@@ -100,6 +105,8 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
     end, stable, live = commit.next_offset, commit.last_stable_offset, commit.live
     if live is None:
         return Chain((), end, commit.epochs, stable)
+    entries = list(entries)
+    is_late = any(entry.epoch > commit.epoch for _, entry in entries)
     epochs = commit.epochs.continued(live.ahead, end)
     own = live.log, commit.epoch
     named = {own, *live.former}
@@ -125,7 +132,7 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
             best = max(best or alive[ahead], alive[ahead], key=lambda link: (link.end, link.entry.epoch))
             ahead += 1
         if best is None or best.end <= end:
-            return Chain(tuple(links), end, epochs, stable)
+            return Chain(tuple(links), end, epochs, stable, is_late)
         if best.end == best.entry.end:
             stable = best.entry.stable
         elif stable is None:  # its dead tail may have decided what is open here, and so may the run

@@ -6,22 +6,32 @@ those of any other copy.
 """
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from ts_common.archive.catalog import StoredSegment
-from ts_common.archive.commit import Commit
+from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.copies import Packed, SegmentCopy
-from ts_common.archive.object_keys import PACKS_DIRECTORY, ClusterKeys, PartitionKeys, SegmentName, pack_number
+from ts_common.archive.object_keys import (
+    PACKS_DIRECTORY,
+    ClusterKeys,
+    PartitionKeys,
+    SegmentName,
+    pack_name,
+    pack_number,
+)
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.tail_chain import Chain, Link, TailEntry, join
 from ts_common.archive.tail_pack import HEAD_BYTES, Block, PackHead, decode_block, decode_head
-from ts_common.errors import CorruptData
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore
 
+NOTHING_READ: Final[Mapping[str, "Index"]] = MappingProxyType({})
 _MAX_OBJECTS: Final = 8  # whose indexes continue each other: far more entries than an agent keeps
+_ATTEMPTS: Final = 3
 
 
 @dataclass
@@ -60,14 +70,52 @@ class TailLogs:
     """The logs of packs of one cluster, each read once; thread-safe.
 
     Make it after the commits of all partitions that use it were read.
+
+    Args:
+        known: the logs as an earlier reader of the same cluster found them. An index is not read again while its object
+            is still named; None for none.
     """
 
-    def __init__(self, store: ObjectStore, keys: ClusterKeys) -> None:
+    def __init__(self, store: ObjectStore, keys: ClusterKeys, known: "TailLogs | None" = None) -> None:
         self._store = store
         self._keys = keys
         self._lock = threading.Lock()  # guards the locks of the logs
         self._of_log: dict[str, threading.Lock] = {}
         self._logs: dict[str, tuple[Index, ...]] = {}
+        self._former = {} if known is None else known.latest()
+
+    def latest(self) -> dict[str, tuple[Index, ...]]:
+        """Return the indexes of each log as it was read last, by the log's name."""
+        with self._lock:
+            return {**self._former, **self._logs}
+
+    def advance(self, log: str, *, lists: bool) -> bool:
+        """Read what follows the newest pack of a log that was read, as a reader that follows it does.
+
+        The name of the next pack is computed, so this is one request. The first call lists in any case.
+
+        Args:
+            lists: whether the newest pack is looked for by a listing.
+
+        Returns:
+            whether there is a newer pack.
+
+        Raises:
+            CorruptData, NewerFormat: as `chain`; what was read before counts.
+            ObjectNotFound: an object was deleted meanwhile.
+            StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+        """
+        before = self._logs.get(log)
+        known = {index.name: index for index in before or ()}
+        begin = None
+        if before is not None and not lists:
+            begin = pack_name(before[0].head.number + 1 if before else 1)
+            try:
+                known[begin] = _index(self._store, log, self._keys.tail(log), begin)
+            except ObjectNotFound:
+                return False
+        found = self._logs[log] = tuple(read_indexes(self._store, self._keys, log, known, begin))
+        return before is None or [index.name for index in found[:1]] != [index.name for index in before[:1]]
 
     def chain(self, keys: PartitionKeys, commit: Commit) -> Chain:
         """Return what continues a partition from the next offset of its commit on.
@@ -87,15 +135,50 @@ class TailLogs:
             for index in self._read_once(log)
             for entry in index.entries_of(keys.directory)
         ]
-        return join(commit, entries)
+        own = self._read_once(commit.live.log)
+        return replace(join(commit, entries), time=own[0].head.time if own else None)
+
+    def continuing(
+        self,
+        keys: PartitionKeys,
+        commit: Commit | ForeignCommit | None,
+        again: Callable[[], Commit | ForeignCommit | None],
+    ) -> tuple[Chain | None, str | None]:
+        """Return the chain of a partition, or the sentence about a damaged one; neither for a commit without a tail.
+
+        Args:
+            again: reads the commit again. It is called if a merge deleted a pack meanwhile.
+
+        Raises:
+            ObjectNotFound: packs were deleted in each attempt.
+            NewerFormat: a later release wrote a pack.
+            StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+        """
+        tails = self
+        for attempt in range(_ATTEMPTS):
+            if not isinstance(commit, Commit) or commit.live is None:
+                break
+            try:
+                return tails.chain(keys, commit), None
+            except CorruptData as error:
+                return None, f"{keys.partition}: the view ends at the next offset: {error}"
+            except ObjectNotFound:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+            commit, tails = again(), TailLogs(self._store, self._keys)
+        return None, None
 
     def _read_once(self, log: str) -> tuple[Index, ...]:
         with self._lock:
             of_log = self._of_log.setdefault(log, threading.Lock())
         with of_log:
-            if log not in self._logs:
-                self._logs[log] = tuple(read_indexes(self._store, self._keys, log))
-            return self._logs[log]
+            found = self._logs.get(log)
+            if found is None:
+                known = {index.name: index for index in self._former.get(log, ())}
+                found = tuple(read_indexes(self._store, self._keys, log, known))
+                with self._lock:
+                    self._logs[log] = found
+            return found
 
 
 def newest_pack(store: ObjectStore, keys: ClusterKeys, log: str) -> ObjectInfo | None:
@@ -109,29 +192,34 @@ def newest_pack(store: ObjectStore, keys: ClusterKeys, log: str) -> ObjectInfo |
     return next((info for info in listed if pack_number(info.key.removeprefix(prefix)) is not None), None)
 
 
-def read_indexes(store: ObjectStore, keys: ClusterKeys, log: str) -> Iterator[Index]:
+def read_indexes(
+    store: ObjectStore, keys: ClusterKeys, log: str, known: Mapping[str, Index] = NOTHING_READ, begin: str | None = None
+) -> Iterator[Index]:
     """Yield the indexes of a log: that of the newest pack, then those that continue it.
+
+    Args:
+        known: indexes that were read, by the names of their objects, which never change.
+        begin: name of the newest pack; None to list.
 
     Raises:
         CorruptData, NewerFormat, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: as `TailLogs.chain`.
     """
-    prefix, newest = keys.tail(log), newest_pack(store, keys, log)
-    name = None if newest is None else newest.key.removeprefix(prefix)
+    prefix, name = keys.tail(log), begin
+    if name is None and (newest := newest_pack(store, keys, log)) is not None:
+        name = newest.key.removeprefix(prefix)
     for _ in range(_MAX_OBJECTS):
         if name is None:
             return
-        index = _index(store, log, prefix, name, newest)
+        index = known.get(name) or _index(store, log, prefix, name)
         yield index
-        name, newest = index.head.before, None
+        name = index.head.before
     if name is not None:
         raise CorruptData(f"{prefix}: more than {_MAX_OBJECTS} indexes continue each other")
 
 
-def _index(store: ObjectStore, log: str, prefix: str, name: str, info: ObjectInfo | None) -> Index:
+def _index(store: ObjectStore, log: str, prefix: str, name: str) -> Index:
     key = prefix + name
-    if info is None:
-        info = store.head(key)
-    data, _ = store.get(key, ByteRange(0, max(1, min(info.size, HEAD_BYTES))))
+    data, _ = store.get(key, ByteRange(0, HEAD_BYTES))
     head = decode_head(data, key)
     if head.log != log or pack_number(name) not in {None, head.number}:
         raise CorruptData(f"{key}: it names pack {head.number} of log {head.log}")

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.fetch import ResumableReader
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
@@ -109,7 +108,7 @@ class ChunkReader:
         self._is_first = True
         end = position + FIRST_REQUEST_BYTES if position else None
         self._limit = end if end is not None and end < self._copy.segment.size else None
-        self._object = ResumableReader(self._store, self._copy.key, position, self._limit)
+        self._object = self._copy.reader(self._store, position, self._limit)
 
     def read(self) -> Chunk | None:
         """Return the next chunk; None at the end of the segment.
@@ -172,7 +171,7 @@ class ChunkReader:
         if filled < len(view) and self._limit is not None:
             self._object.close()
             self._limit = None
-            self._object = ResumableReader(self._store, self._copy.key, self._position + filled)
+            self._object = self._copy.reader(self._store, self._position + filled)
             filled += self._object.readinto(view[filled:])
         if filled < len(view):
             raise CorruptData(

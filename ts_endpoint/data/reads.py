@@ -33,7 +33,8 @@ from ts_endpoint.data.feeds import Feeds
 from ts_endpoint.data.visibility import Visibility
 from ts_endpoint.records.encoding import MOST_DELTA, empty_batch
 from ts_endpoint.records.rewriting import Rewritten, rewrite
-from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_endpoint.topics.partitions import Partition
+from ts_endpoint.topics.snapshots import Snapshot
 
 _KEPT_REWRITTEN: Final = 64
 _REWRITTEN_BYTES: Final = 1 << 20
@@ -147,12 +148,17 @@ class Reads:
                 self._pass_over(wanted.partition, step)
                 offset = step.end
                 continue
-            found = self._attempt_range(wanted, number, step, offset)
+            try:
+                found = self._attempt_range(wanted, number, step, offset)
+            except CorruptData:
+                if not step.is_tail:
+                    raise
+                break  # the view ends before it (reading rule 11); the log has it
             if not isinstance(found, int):
                 return found
             offset = found
-        if wanted.offset < wanted.end:  # compaction left no batch here: an empty one leads the client on
-            return self._rewritten(wanted, None, wanted.offset, wanted.end, ())
+        if wanted.offset < min(offset, wanted.end):  # compaction left no batch here: an empty one leads the client on
+            return self._rewritten(wanted, None, wanted.offset, min(offset, wanted.end), ())
         return Found((), 0, wanted.offset)
 
     def _attempt_range(self, wanted: FetchRange, number: int, step: ReadRange, offset: int) -> Found | Load | int:

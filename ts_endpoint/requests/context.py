@@ -16,7 +16,7 @@ from ts_endpoint.contract import Permissions, Session
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.cluster_configs import NO_CONFIGS
 from ts_endpoint.topics.lost import LASTING
-from ts_endpoint.topics.partitions import Snapshot
+from ts_endpoint.topics.snapshots import Snapshot
 
 _LAST_WITHOUT_STORAGE_ERROR: Final = 5  # version of Fetch
 _FRANZ_GO: Final = "kgo"  # it repeats a Fetch after CORRUPT_MESSAGE in silence, and reports INVALID_RECORD
@@ -113,7 +113,7 @@ def end_of(snapshot: Snapshot, epoch: int) -> tuple[int, int] | None:
     Returns:
         None if the epoch is -1, or later than all.
     """
-    pairs, end = snapshot.epochs.pairs, snapshot.end
+    pairs, end = snapshot.epochs.pairs, snapshot.reach
     if epoch == NO_EPOCH or not pairs or epoch > max(pairs[-1][0], snapshot.epoch):
         return None
     if epoch == snapshot.epoch:

@@ -35,7 +35,8 @@ from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, code_for, divergence, epoch_error, error_of
 from ts_endpoint.security.audit import Audit
 from ts_endpoint.topics.lost import Lost
-from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_endpoint.topics.partitions import Partition
+from ts_endpoint.topics.snapshots import Snapshot
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
 
 _READ_COMMITTED: Final = 1
@@ -204,7 +205,7 @@ class FetchHandler:
         offset, epoch = part.wanted.fetch_offset, getattr(part.wanted, "current_leader_epoch", NO_EPOCH)
         fetched = getattr(part.wanted, "last_fetched_epoch", NO_EPOCH)
         for _ in range(_LOOKS):  # another process may be ahead of this one
-            if offset <= snapshot.end and not max(epoch, fetched) > snapshot.epoch > NO_EPOCH:
+            if offset <= snapshot.reach and not max(epoch, fetched) > snapshot.epoch > NO_EPOCH:
                 break
             snapshot = await part.partition.renewed()
         part.snapshot, part.end, part.stable = snapshot, snapshot.end, snapshot.stable_at_once
@@ -214,7 +215,7 @@ class FetchHandler:
         part.error, part.diverging = epoch_error(epoch, snapshot.epoch), None
         if part.error is ErrorCode.none:
             part.error, part.diverging = divergence(snapshot, offset, fetched)
-        if not part.is_answered and not snapshot.start <= offset <= snapshot.end:
+        if not part.is_answered and not snapshot.start <= offset <= snapshot.reach:
             part.error = ErrorCode.offset_out_of_range
 
     def _fill(self, parts: Sequence[_Part], most: int, *, committed: bool) -> int:

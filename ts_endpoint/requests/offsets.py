@@ -19,7 +19,8 @@ from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, end_of, epoch_error, error_of
 from ts_endpoint.requests.times import greatest_time, time_at
 from ts_endpoint.topics.lost import LASTING, Lost
-from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_endpoint.topics.partitions import Partition
+from ts_endpoint.topics.snapshots import Snapshot
 from ts_reader.reading.first_offset import first_offset_at, search_for
 
 _READ_COMMITTED: Final = 1

@@ -2,9 +2,9 @@
 
 from math import inf
 
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
-from ts_common.archive.view import PartitionView
 from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.store.contract import ObjectStore
 from ts_reader.decode.columns import Projection

@@ -122,7 +122,7 @@ class Endpoint:
         self._catalog = Catalog(
             stores.locations, stores.locate, refresh_seconds=options.refresh, with_incarnations=options.incarnations
         )
-        self._archive = ServedArchive(self._catalog, options.refresh)
+        self._archive = ServedArchive(self._catalog, options.refresh, tail=not options.no_tail)
         self._feeds = Feeds(ChunkCache(options.cache_mib * _MIB), self._segment_threads, MAX_BATCH_BYTES)
         self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole == "skip")
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
@@ -239,6 +239,7 @@ class Endpoint:
         await self._peers.close()
         self._pulse.stop()
         self._pages.stop()
+        self._archive.close()
         for threads in (self._segment_threads, self._rewrite_threads):
             threads.shutdown(wait=False, cancel_futures=True)
         self._stores.close()

@@ -69,6 +69,10 @@ class Options:
     incarnations: Annotated[
         bool, typer.Option("--incarnations", help="Serve former incarnations of topics too, as topic~id.")
     ] = False
+    no_tail: Annotated[
+        bool,
+        typer.Option("--no-tail", help="Serve closed segments only, without live tails."),
+    ] = False
     groups: Annotated[
         GroupOffsets, typer.Option(help="Where committed offsets of groups are kept; store needs write access.")
     ] = GroupOffsets.STORE

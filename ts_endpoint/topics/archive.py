@@ -7,7 +7,9 @@ from weakref import WeakValueDictionary
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import PartitionKeys
 from ts_endpoint.topics.catalog import Catalog, Location, UsedTopic
-from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_endpoint.topics.partitions import Partition
+from ts_endpoint.topics.snapshots import Snapshot
+from ts_endpoint.topics.tails import Tails
 
 _MOST_PARTITIONS: Final = 20_000  # in memory; the least recently used are evicted first
 
@@ -17,12 +19,15 @@ class ServedArchive:
 
     Args:
         refresh_seconds: as of `Partition`.
+        tail: whether live tails are served.
     """
 
-    def __init__(self, catalog: Catalog, refresh_seconds: float) -> None:
+    def __init__(self, catalog: Catalog, refresh_seconds: float, *, tail: bool = True) -> None:
         self.catalog = catalog
         self._refresh_seconds = refresh_seconds
         self._partitions: OrderedDict[str, Partition] = OrderedDict()  # by location and prefix
+        self._serves_tails = tail
+        self._tails: dict[Location, Tails] = {}
         self._named: WeakValueDictionary[tuple[str, int], Partition] = WeakValueDictionary()  # those of them, as used
 
     @property
@@ -55,11 +60,19 @@ class ServedArchive:
         partition = self._named.get((topic, number))
         return NO_EPOCH if partition is None else partition.known_epoch
 
+    def close(self) -> None:
+        """Follow no live tail any more."""
+        for each in self._tails.values():
+            each.close()
+
     def _kept(self, location: Location, keys: PartitionKeys) -> Partition:
         name = f"{location.store.location} {keys.prefix}"
         partition = self._partitions.get(name)
         if partition is None:
-            partition = self._partitions[name] = Partition(location.store, keys, self._refresh_seconds)
+            if self._serves_tails and location not in self._tails:
+                self._tails[location] = Tails(location.store, location.keys)
+            tails = self._tails.get(location)
+            partition = self._partitions[name] = Partition(location.store, keys, self._refresh_seconds, tails)
             if len(self._partitions) > _MOST_PARTITIONS:
                 self._partitions.popitem(last=False)
         else:

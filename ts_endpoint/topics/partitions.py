@@ -1,16 +1,16 @@
 """One partition as clients see it: a snapshot of its view, and what is read of it later.
 
 There are two levels. The end is read in the commit: one request. The view needs a listing, so it is opened at the first
-Fetch. A snapshot never changes; a refresh replaces it. All methods run on the event loop, and requests on threads.
+Fetch. A snapshot never changes; a refresh replaces it, and so does each pack of a live tail. All methods run on the
+event loop, and requests on threads.
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import count
+from dataclasses import replace
+from math import inf
 from time import monotonic
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -18,25 +18,22 @@ from ts_common.archive.catalog import StoredSegment, read_commit, stored_bases
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
-from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.plan import Hole, ReadRange
-from ts_common.archive.sealed_ranges import listed_of, number_at
-from ts_common.archive.view import PartitionView, open_view, without_commit
-from ts_common.errors import TieredStorageError
-from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.archive.read_log import ReadLog, kept_end
+from ts_common.archive.sealed_ranges import listed_of
+from ts_common.archive.view import open_view, without_commit
+from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics.lost import LASTING, Lost, code_of
+from ts_endpoint.topics.snapshots import Snapshot, with_tail
+from ts_endpoint.topics.tails import IDLE_SECONDS, FollowedLog, Tails
 from ts_reader.query.bounds import Loss, loss_of
-from ts_reader.query.frozen import explain, frozen_of
-from ts_reader.reading.transactions import find_hidden, stable_end
 
 # A listing also shows what retention removed, and holes that were filled; a commit shows new segments alone.
 LISTING_SECONDS: Final = 60.0
-# Aborted transactions are looked up for so many ranges at once: a lookup plans the whole view.
-_RANGES_AT_ONCE: Final = 16
-_EXPLAINED: Final = 1_000  # ranges in a message about frozen segments
+_LATE_SECONDS: Final = 1.0  # between two reads of a commit whose successor ships packs
 _OLD: Final = 2  # refresh intervals: a partition that clients fetch is renewed once in each
 # A client that fetches beyond the end has seen a later commit, or is hostile: each such request reads the commit.
 _READS_AT_ONCE: Final = 10
@@ -46,97 +43,37 @@ log = structlog.get_logger()
 _pause = asyncio.sleep
 
 
-@dataclass(eq=False)
-class Snapshot:
-    """The view of a partition at one moment.
+class _Opened(NamedTuple):
+    """The closed segments of a partition, with the commit that they were opened by."""
+
+    snapshot: Snapshot
+    commit: Commit | ForeignCommit | None
+
+
+class _Extended(NamedTuple):
+    """A snapshot with the live tail.
 
     Attributes:
-        epoch: leader epoch of the last commit; -1 if unknown.
-        epochs: which leader epoch wrote which offset; those of the view.
-        steps: ranges and holes from the view's start to its end.
-        serial: its number; no other snapshot has it.
+        opened: what it continues.
+        read: how many packs of each log were read before.
     """
 
-    view: PartitionView
-    epoch: int
-    steps: Sequence[ReadRange | Hole]
-    serial: int = field(default_factory=count().__next__)
-    _stable: "asyncio.Future[int] | None" = field(default=None, init=False)
-    _hidden: "dict[int, asyncio.Future[tuple[AbortedTransaction, ...]]]" = field(default_factory=dict, init=False)
+    snapshot: Snapshot
+    opened: _Opened
+    read: list[int]
 
-    @property
-    def start(self) -> int:
-        """First offset."""
-        return self.view.start
 
-    @property
-    def end(self) -> int:
-        """The offset after the last one."""
-        return self.view.end
+class _Reached(NamedTuple):
+    """The greatest end that clients saw of a live tail.
 
-    @property
-    def epochs(self) -> EpochHistory:
-        """Which leader epoch wrote which offset."""
-        return self.view.epochs
+    Attributes:
+        closed_end: the end of the closed segments then.
+        log: that they read, up to the end.
+    """
 
-    def number_at(self, offset: int) -> int:
-        """Return the number of the step with an offset of `[start, end)`."""
-        return number_at(self.steps, offset)
-
-    def frozen_from(self, store: ObjectStore, offset: int) -> str | None:
-        """Return a message about the frozen segments from an offset on; None if the listing shows none.
-
-        Args:
-            offset: of `[start, end)`.
-        """
-        number = self.number_at(offset)
-        ranges = [step for step in self.steps[number : number + _EXPLAINED] if isinstance(step, ReadRange)]
-        frozen = frozen_of(ranges)
-        return explain(store, frozen, ranges) if frozen else None
-
-    @property
-    def stable_at_once(self) -> int | None:
-        """What `stable` returns, if no request is needed; else None."""
-        last = self.view.last_stable_offset
-        return None if last is None else max(self.start, min(last, self.end))
-
-    async def stable(self, store: ObjectStore) -> int:
-        """Return the end for `read_committed`, in `[start, end]`.
-
-        Retention can move the start beyond the beginning of an open transaction. The last stable offset is then the
-        start, as in Kafka (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
-
-        Raises:
-            as `ts_reader.reading.transactions.stable_end`.
-        """
-        known = self.stable_at_once
-        if known is not None:
-            return known
-        if self._stable is None or _has_failed(self._stable):
-            self._stable = asyncio.ensure_future(asyncio.to_thread(stable_end, store, self.view))
-        return max(self.start, await asyncio.shield(self._stable))
-
-    async def hidden(self, store: ObjectStore, number: int, stable: int) -> tuple[AbortedTransaction, ...]:
-        """Return the transactions with records in a step that `read_committed` does not show, by first offset.
-
-        Args:
-            stable: the end for `read_committed`.
-
-        Raises:
-            as `ts_reader.reading.transactions.find_hidden`.
-        """
-        lot = number // _RANGES_AT_ONCE
-        known = self._hidden.get(lot)
-        if known is None or _has_failed(known):
-            steps = self.steps[lot * _RANGES_AT_ONCE : (lot + 1) * _RANGES_AT_ONCE]
-            find = partial(_hidden, store, self.view, steps[0].start, min(steps[-1].end, stable))
-            known = self._hidden[lot] = asyncio.ensure_future(asyncio.to_thread(find))
-        return await asyncio.shield(known)
-
-    def hidden_at_once(self, number: int) -> tuple[AbortedTransaction, ...] | None:
-        """Return what `hidden` returns if it is known already; else None."""
-        known = self._hidden.get(number // _RANGES_AT_ONCE)
-        return None if known is None or not known.done() or _has_failed(known) else known.result()
+    closed_end: int
+    end: int
+    log: ReadLog
 
 
 class Partition:
@@ -144,12 +81,18 @@ class Partition:
 
     Args:
         refresh_seconds: a commit of this age is read again.
+        tails: of its store; None to serve closed segments only.
     """
 
-    def __init__(self, store: ObjectStore, keys: PartitionKeys, refresh_seconds: float) -> None:
+    def __init__(self, store: ObjectStore, keys: PartitionKeys, refresh_seconds: float, tails: Tails | None) -> None:
         self.store = store
         self.keys = keys
         self._refresh_seconds = refresh_seconds
+        self._tails = tails
+        self._opened: _Opened | None = None
+        self._logs: Sequence[FollowedLog] = ()  # that its commit names
+        self._used_at = -inf
+        self._reached: _Reached | None = None
         self._epoch: int | None = None
         self._epoch_read = 0.0
         self._snapshot: Snapshot | None = None
@@ -211,15 +154,27 @@ class Partition:
         """
         if self._snapshot is None:
             return await self.renewed()
-        if self.is_old and (self._opening is None or self._opening.done()):
-            self._opening = asyncio.ensure_future(self._renew())
-            self._opening.add_done_callback(self._log_failure)
+        is_old = self.is_old
+        self._use()
+        if is_old:
+            self._begin_renewal()
         return self._snapshot
 
     @property
     def is_old(self) -> bool:
-        """Whether the snapshot is older than the refresh interval."""
-        return monotonic() - self._renewed >= self._refresh_seconds
+        """Whether the snapshot is older than the refresh interval, or new packs do not reach it."""
+        is_followed = self.is_used and all(log.is_followed for log in self._logs)
+        return monotonic() - self._renewed >= self._refresh_seconds or bool(self._logs and not is_followed)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a client used it lately, so that its logs are followed."""
+        return monotonic() - self._used_at < IDLE_SECONDS
+
+    def _use(self) -> None:
+        self._used_at = monotonic()
+        for each in self._logs:
+            each.use()
 
     async def renewed(self, *, lists: bool = False) -> Snapshot:
         """Return a snapshot that is read now.
@@ -238,6 +193,11 @@ class Partition:
         if self._opening is None or self._opening.done():
             self._opening = asyncio.ensure_future(self._renew_in_turn())
         return await asyncio.shield(self._opening)
+
+    def _begin_renewal(self) -> None:
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.ensure_future(self._renew())
+            self._opening.add_done_callback(self._log_failure)
 
     async def _read_epoch(self) -> int:
         found = await asyncio.to_thread(self._read_commit)
@@ -259,25 +219,109 @@ class Partition:
         now = monotonic()
         self._epoch, self._epoch_read, self._renewed = _epoch_of(commit), now, now
         is_same = etag is not None and etag == self._etag
-        if self._snapshot is not None and is_same and now - self._listed < LISTING_SECONDS:
+        opened = self._opened
+        if opened is None or self._snapshot is None or not is_same or now - self._listed >= LISTING_SECONDS:
+            opened = await self._open_again(found)
+            self._listed, self._etag = now, etag
+        elif not self._logs:
             return self._snapshot
+        return self._show(await self._with_tail(opened))
+
+    async def _open_again(self, found: tuple[Commit | ForeignCommit | None, str | None] | None) -> _Opened:
         try:
-            snapshot, known = await asyncio.to_thread(self._open, found)
+            opened, known = await asyncio.to_thread(self._open, found)
         except Lost as lost:
             self._lose(lost)
             raise
         if self._lost is not None:
             self._lost = None
             log.info("partition_readable_again", partition=str(self.keys.partition))
+        self._had_commit = opened.snapshot.view.state is CommitState.COMMITTED
+        self._opened, self._known = opened, known
+        live = opened.commit.live if isinstance(opened.commit, Commit) else None
+        for each in self._logs:
+            each.watchers.discard(self)
+        self._logs = () if live is None or self._tails is None else self._tails.of(live)
+        for each in self._logs:
+            each.watchers.add(self)
+        return opened
+
+    async def _with_tail(self, opened: _Opened) -> Snapshot:
+        """Return a snapshot with the live tail; its packs are read after the commit."""
+        if not self._logs:
+            return opened.snapshot
+        self._use()
+        try:
+            await asyncio.gather(*(each.look() for each in self._logs))
+            return await asyncio.to_thread(self._continued, opened)
+        except NewerFormat as error:
+            end = opened.snapshot.end
+            lost = Lost(code_of(error, "segment-damaged"), str(error), end, end + 1)
+            self._lose(lost)
+            raise lost from error
+
+    def _continued(self, opened: _Opened) -> Snapshot:
+        """Return a snapshot with the packs that were read; on a thread.
+
+        Raises:
+            NewerFormat: a later release wrote one.
+            TieredStorageError: a log was not read before, and the store failed.
+        """
+        closed, commit = opened
+        assert isinstance(commit, Commit) and self._tails is not None  # noqa: S101, PT018  (it names logs)
+        try:
+            return with_tail(closed, self._tails.logs.chain(self.keys, commit))
+        except CorruptData as error:
+            why = f"{self.keys.partition}: the view ends at the next offset: {error}"
+            view = replace(closed.view, warning="; ".join(filter(None, (closed.view.warning, why))))
+            return Snapshot(view, closed.epoch, closed.steps, closed)
+
+    def extended(self) -> _Extended | None:
+        """Return the snapshot with the packs that were read; None if it cannot be made. On a thread."""
+        opened, read = self._opened, self._read
+        if opened is None or not self._logs:
+            return None
+        try:
+            return _Extended(self._continued(opened), opened, read)
+        except TieredStorageError:
+            return None  # the next renewal reports it
+
+    def extend(self, found: _Extended | None) -> None:
+        """Show what `extended` returned, unless a newer pack or commit was read meanwhile."""
+        if found is None or self._snapshot is None or self._opened is not found.opened or self._read != found.read:
+            return
+        self._show(found.snapshot)
+        if found.snapshot.is_late and monotonic() - self._renewed >= _LATE_SECONDS:
+            self._begin_renewal()
+
+    @property
+    def _read(self) -> list[int]:
+        return [each.changes for each in self._logs]
+
+    def _show(self, snapshot: Snapshot) -> Snapshot:
+        """Replace the snapshot unless it is equal; return the one that clients get."""
         self._warn(snapshot.view.warning)
-        self._had_commit = snapshot.view.state is CommitState.COMMITTED
-        self._known = known
-        self._listed, self._etag = now, etag
         former = self._snapshot
-        if former is not None and _is_equal(former, snapshot):
+        if former is not None and former.shows_same(snapshot):
             return former  # with what was looked up for it
+        snapshot.reach = self._reach(snapshot)
+        if former is not None:
+            snapshot.learn(former)
         self._replace(snapshot)
         return snapshot
+
+    def _reach(self, snapshot: Snapshot) -> int:
+        """Return up to where positions are valid."""
+        now = snapshot.view.log
+        if self._reached is not None:
+            closed_end, end, read = self._reached
+            if closed_end <= snapshot.end < end == kept_end(end, read, now, snapshot.end):
+                return end
+        if snapshot.closed is None:
+            self._reached = None
+        else:
+            self._reached = _Reached(snapshot.closed.end, snapshot.end, now.below(snapshot.end))
+        return snapshot.end
 
     def _read_commit(self) -> tuple[Commit | ForeignCommit | None, str | None] | None:
         """Return what `read_commit` returns; None if the commit cannot be used, which the view then reports."""
@@ -306,7 +350,7 @@ class Partition:
 
     def _open(
         self, found: tuple[Commit | ForeignCommit | None, str | None] | None
-    ) -> tuple[Snapshot, dict[StoredSegment, SegmentCopy]]:
+    ) -> tuple[_Opened, dict[StoredSegment, SegmentCopy]]:
         try:
             sealed = () if self._snapshot is None else self._snapshot.view.sealed
             catalog = read_with_former(self.store, self.keys, found, seals=True, known=sealed)
@@ -321,7 +365,8 @@ class Partition:
         if (unusable := loss_of(view)) is not None:
             raise Lost(view.state, str(unusable), unusable.start, unusable.end)
         known = {copy.segment: copy for copy in (*listed_of(view.copies), *listed_of(view.retired))}
-        return Snapshot(view, _epoch_of(catalog.commit), view.plan(view.start, view.end)), known
+        snapshot = Snapshot(view, _epoch_of(catalog.commit), view.plan(view.start, view.end))
+        return _Opened(snapshot, catalog.commit), known
 
     def _log_failure(self, task: "asyncio.Task[Snapshot]") -> None:
         error = None if task.cancelled() else task.exception()
@@ -332,18 +377,3 @@ class Partition:
 
 def _epoch_of(commit: Commit | ForeignCommit | None) -> int:
     return commit.epoch if isinstance(commit, Commit) else NO_EPOCH
-
-
-def _is_equal(one: Snapshot, other: Snapshot) -> bool:
-    return one.view == other.view and one.epoch == other.epoch
-
-
-def _has_failed(future: "asyncio.Future[Any]") -> bool:
-    return future.done() and (future.cancelled() or future.exception() is not None)
-
-
-def _hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
-    if start >= stop:
-        return ()
-    found = find_hidden(store, view, start, stop).transactions
-    return tuple(sorted(found, key=lambda each: (each.first_offset, each.producer_id)))

@@ -12,11 +12,13 @@ from functools import cached_property
 
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.read_log import ReadLog, kept_end
-from ts_common.archive.view import PartitionView
+from ts_common.errors import ShorterView
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd
+from ts_reader.following.commit_snapshot import CommitSnapshot, Observer
+from ts_reader.following.ends import PartitionEnd
 from ts_reader.following.offset import StreamOffset
 from ts_reader.following.progress import advance, begins, logs_of, losses_between, waiting, was_created_again
 from ts_reader.query.bounds import Loss, check_losses, check_named_partitions, find_bounds, loss_of
@@ -72,6 +74,7 @@ class Follower:
         self._asked = query
         self._log_warning = warn
         self._warned: set[str] = set()
+        self._look: CommitSnapshot | None = None
 
     @cached_property
     def query(self) -> Query:
@@ -83,13 +86,15 @@ class Follower:
         return Observer(self._store, self.query)
 
     def look(self) -> CommitSnapshot:
-        """Return the commits as they are now.
+        """Return the commits as they are now; for some seconds after that, their tails as they are now.
 
         Raises:
             QueryError: the store does not hold the cluster.
             CorruptData, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
-        return self._observer.look(is_first=False)
+        look = None if self._look is None else self._observer.look_at_tails(self._look)
+        self._look = self._observer.look(is_first=False) if look is None else look
+        return self._look
 
     def beginning(self) -> StreamOffset:
         """Return the start of the query; partitions without a commit are added later, as new ones.
@@ -124,7 +129,7 @@ class Follower:
         """Return what the query shows now of its partitions with a commit."""
         topics = find_topics(self._store, self.query, seals=self.query.tolerance.fails) if look.topics else ()
         check_named_partitions(self.query, topics)
-        opened = in_threads(self._observer.open, [catalog for topic in topics for catalog in topic.partitions])
+        opened = self._observer.open([catalog for topic in topics for catalog in topic.partitions])
         self._report([loss for view in opened if (loss := loss_of(view)) is not None])
         views = [view for view in opened if view.state is CommitState.COMMITTED]
         if self.query.read_committed:
@@ -141,12 +146,13 @@ class Follower:
         furthest, losses = self._advanced(position, look)
         stood, ends = begins(position, furthest), look.ends
         moved = [ends[each] for each, at in furthest.positions.items() if each in ends and at != stood[each]]
-        if lost := self._observer.losses_beside(moved):
+        # `log.start` was read for the commits of the look.
+        if lost := {} if look.by_packs else self._observer.losses_beside(moved):
             look = look.without(lost)
             furthest, losses = self._advanced(position, look)
         self._report([*losses, *losses_between(position, furthest)])
-        for waits in waiting(furthest, look):
-            self.warn(waits)
+        for warning in (*waiting(furthest, look), *(end.warning for end in ends.values() if end.warning is not None)):
+            self.warn(warning)
         return furthest
 
     def end_of_step(
@@ -169,11 +175,12 @@ class Follower:
 
         Raises:
             DataLoss: some of them are lost, and the query fails on data loss.
+            ShorterView: the same log ends below `end` now: nothing is lost, and a later call succeeds.
             CorruptData, ObjectNotFound: an object is damaged, or retention deleted it meanwhile.
             StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         ranges, losses = self._ranges(start, end)
-        views = in_threads(lambda part: self._observer.view(part.keys), ranges)
+        views = self._views_of(ranges)
         plans = in_threads(self._plan, zip(views, ranges, strict=True))
         self._report([*losses, *(loss for plan in plans for loss in plan.losses)])
         for plan in plans:
@@ -187,6 +194,14 @@ class Follower:
             offsets=sum(part.stop - part.begin for part in ranges),
             bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
         )
+
+    def _views_of(self, ranges: Sequence[_Range]) -> list[PartitionView]:
+        """Return the view of each range: of the tail alone if that suffices."""
+        tails = [self._observer.tail_view(part.keys, part.begin) for part in ranges]
+        others = iter(
+            self._observer.views([part.keys for part, view in zip(ranges, tails, strict=True) if view is None])
+        )
+        return [next(others) if view is None else view for view in tails]
 
     def warn(self, warning: str) -> None:
         """Log a warning, unless it was logged before."""
@@ -239,6 +254,12 @@ class Follower:
         start = Offsets({topic: {number: min(part.begin, stop)}})
         asked = replace(self.query, start=start, end=Offsets({topic: {number: stop}}))
         plan = plan_partition(self._store, view, asked)
+        if plan.bounds.end < stop and not view.state.is_loss:
+            raise ShorterView(
+                f"{view.partition}: offsets {plan.bounds.end} to {stop - 1} are not shown now, and no election removed "
+                "them: the live tail ends below them, or the commit was written again; they are shown again once they "
+                "are shipped"
+            )
         return replace(plan, losses=(*lost, *plan.losses))
 
     def _report(self, losses: Sequence[Loss | str]) -> None:

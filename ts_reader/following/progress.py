@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.model import TopicPartition
-from ts_reader.following.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
+from ts_reader.following.commit_snapshot import CommitSnapshot, TopicSnapshot
+from ts_reader.following.ends import PartitionEnd
 from ts_reader.following.offset import StreamOffset
 
 

@@ -63,6 +63,7 @@ INCARNATION: Final = Option("incarnation", ValueType(lambda value: parse_incarna
 VIEW: Final = Option("view", member_of(View), View.LOG)
 MODE: Final = Option("mode", member_of(CorruptionMode), CorruptionMode.FAILFAST)
 FAIL_ON_DATA_LOSS: Final = Option("fail_on_data_loss", BOOLEAN, True)
+TAIL: Final = Option("tail", BOOLEAN, True)
 BATCH_BYTES: Final = Option("max_batch_bytes", whole(LEAST_BATCH_BYTES), MAX_BATCH_BYTES)
 INCLUDE_HEADERS: Final = Option("include_headers", BOOLEAN, False)
 INCLUDE_TIMESTAMP_MS: Final = Option("include_timestamp_ms", BOOLEAN, False)
@@ -99,6 +100,7 @@ def scan_query(
         view=view,
         limit=BatchLimit(given.read(BATCH_BYTES), given.wording.name(BATCH_BYTES.name)),
         wording=given.wording,
+        tail=given.read(TAIL),
     )
 
 

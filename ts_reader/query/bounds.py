@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ts_common.archive.view import PartitionView
+from ts_common.archive.partition_view import PartitionView
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore

@@ -7,12 +7,12 @@ the cut complete, which transactions are hidden, and which can be shown in part.
 **Complete.** An agent ships closed segments. Records of the moment can still be in the active segment of a broker, or
 wait for their upload. Two facts prove that the store has all records of a partition up to the moment:
 
-1. A shipped record or marker is later, by `CLOCK_MARGIN_MS` at least. An agent ships a partition in the order of
-   offsets, so the records below it are in the store. A segment that was shipped earlier than that proves nothing: the
-   clock of a producer was ahead.
+1. A shipped record or marker of a segment is later, by `CLOCK_MARGIN_MS` at least. An agent ships a partition in the
+   order of offsets, so the records below it are in the store. A segment that was shipped earlier than that proves
+   nothing: the clock of a producer was ahead. Entries of a live tail have no such time, so they prove nothing.
 2. The word of an agent, in `ends/<broker>.json`: the high watermark of a partition that the broker led, when it wrote a
-   checkpoint. The store must have all offsets below it, and the checkpoint must be later than the moment by
-   `CLOCK_MARGIN_MS`. If several brokers have such a word, the highest watermark counts.
+   checkpoint. The store must have all offsets below it, in segments or in the live tail. The checkpoint must be later
+   than the moment by `CLOCK_MARGIN_MS`. If several brokers have such a word, the highest watermark counts.
 
 The margin covers clocks that differ, records on their way from a producer, and records that are not on all replicas
 yet. Without it a later commit changed a cut that was proven: records of the moment followed the later one.
@@ -41,7 +41,7 @@ import structlog
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.high_watermarks import Ends, brokers_with_ends, read_ends
-from ts_common.archive.view import PartitionView
+from ts_common.archive.partition_view import PartitionView
 from ts_common.errors import CorruptData, NewerFormat, QueryError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
@@ -187,7 +187,8 @@ def _is_proven_later(store: ObjectStore, view: PartitionView, query: Query, mome
     copies, proof = copies_shipped_after(view, moment), moment + CLOCK_MARGIN_MS
     if not any(_may_reach(copy.metadata.time_max, copy.metadata.records, proof) for copy in copies):
         return False
-    return first_offset_of(store, replace(view, copies=copies), proof, query, after_hole=False) is not None
+    closed = replace(view, copies=copies, end=view.closed_end, tail=())
+    return first_offset_of(store, closed, proof, query, after_hole=False) is not None
 
 
 def _may_reach(time_max: int | None, records: int | None, proof: int) -> bool:
@@ -259,7 +260,7 @@ def copies_shipped_after(view: PartitionView, moment: int) -> tuple[SegmentCopy,
 
 def _is_all_live(copy: SegmentCopy, view: PartitionView) -> bool:
     """Return whether all batches of a copy are in the view, so that its greatest timestamp is."""
-    is_in_view = view.start <= copy.base and copy.end <= view.end
+    is_in_view = view.start <= copy.base and copy.end <= view.closed_end
     return is_in_view and view.live_range(copy) == (copy.base, copy.end)
 
 

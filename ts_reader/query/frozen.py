@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
-from ts_common.archive.view import PartitionView
 from ts_common.errors import ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY

@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
 from ts_common.archive.sealed_objects import ABSENT
 from ts_common.archive.sealed_ranges import Part, SealedRun, as_ranges
-from ts_common.archive.view import PartitionView
 from ts_common.errors import ObjectFrozen
 from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import AbortedTransaction

@@ -14,10 +14,11 @@ from secrets import token_hex
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.sealed_ranges import SealedRun, parts_of
 from ts_common.archive.tail_logs import TailLogs
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
@@ -26,7 +27,7 @@ from ts_reader.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_a
 from ts_reader.query.filters import EVERYTHING, QueryFilters
 from ts_reader.query.frozen import check_thawed
 from ts_reader.query.plan_partition import PartitionPlan, plan_partition
-from ts_reader.query.query import Query, View, by_location, settled
+from ts_reader.query.query import Edge, Query, View, by_location, settled
 from ts_reader.query.splits import PartitionRanges, Split, bytes_of, make_splits, whole_partitions
 from ts_reader.query.subscription import find_topics, where
 from ts_reader.reading.parallel import in_threads
@@ -176,17 +177,19 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     # Without the commit of another partition, the transactions of the cut are unknown.
     losses = [*chain.from_iterable(plan.losses for plan in plans), *filter(None, map(loss_of, beside))]
     check_losses(losses, query)
-    splits = splits_of(store, [plan.read for plan in plans], query)
+    has_end = query.end is not Edge.LATEST or query.cut is not None
+    splits = splits_of(store, [plan.read for plan in plans], query, ends_at_damage=not has_end)
     warnings = (*_warnings(query, topics, views), *sorted(damaged or ()), *cut.warnings)
     return _total(plans, splits, warnings, losses, found)
 
 
-def tails_of(store: ObjectStore, query: Query) -> TailLogs | None:
+def tails_of(store: ObjectStore, query: Query, known: TailLogs | None = None) -> TailLogs | None:
     """Return the live tails that a query reads, to be made after it has read its commits; None if it reads none.
 
-    A cut reads none: what proves it is shipped with segments.
+    Args:
+        known: as of `TailLogs`.
     """
-    return TailLogs(store, query.keys) if query.tail and query.cut is None else None
+    return TailLogs(store, query.keys, known) if query.tail else None
 
 
 def _warnings(query: Query, topics: Sequence[Topic], views: Sequence[PartitionView]) -> Iterator[str]:
@@ -219,8 +222,13 @@ def _total(
     )
 
 
-def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: Query) -> tuple[Split, ...]:
+def splits_of(
+    store: ObjectStore, partitions: Sequence[PartitionRanges], query: Query, *, ends_at_damage: bool = False
+) -> tuple[Split, ...]:
     """Return the splits of a query.
+
+    Args:
+        ends_at_damage: as of `Split`.
 
     Raises:
         ObjectFrozen: segments must be thawed first; as `plan_query`.
@@ -236,6 +244,14 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: 
     until = None if query.cut is None else query.cut.milliseconds
     scan = token_hex(4)
     return tuple(
-        replace(split, connection=query.connection, limit=query.limit, way_out=way_out, until=until, scan=scan)
+        replace(
+            split,
+            connection=query.connection,
+            limit=query.limit,
+            way_out=way_out,
+            until=until,
+            scan=scan,
+            ends_at_damage=ends_at_damage,
+        )
         for split in splits
     )

@@ -230,7 +230,7 @@ class Query:
         connection: of `location`.
         wording: the names in messages.
         cut: the moment that the query shows; then `read_committed` is true. None for no moment.
-        tail: whether the query reads live tails; a cut does not.
+        tail: whether the query reads live tails.
     """
 
     location: str

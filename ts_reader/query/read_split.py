@@ -80,6 +80,7 @@ def _rows_of(store: ObjectStore, split: Split, names: Sequence[str], memory: Mem
                 limit=split.limit,
                 memory=memory,
                 scan=split.scan,
+                ends_at_damage=split.ends_at_damage,
             )
 
         return rows_until(split.until, names, read_rows)
@@ -93,7 +94,14 @@ def _reader(store: ObjectStore, split: Split) -> Read:
         def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
             if split.tolerance.fails:
                 yield from read_ranges(
-                    store, ranges, wanted, split.aborted, way_out=split.way_out, limit=split.limit, scan=split.scan
+                    store,
+                    ranges,
+                    wanted,
+                    split.aborted,
+                    way_out=split.way_out,
+                    limit=split.limit,
+                    scan=split.scan,
+                    ends_at_damage=split.ends_at_damage,
                 )
                 return
             found = read_intact_rows(
@@ -182,7 +190,8 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
             `read_split`.
     """
     totals = Totals()
-    if split.view is View.LATEST or not split.tolerance.fails or split.until is not None:
+    can_end = split.ends_at_damage and any(part.is_tail for part in split.ranges)
+    if split.view is View.LATEST or not split.tolerance.fails or split.until is not None or can_end:
         names = _COLUMNS if corrupt_column is None else (*_COLUMNS, corrupt_column)
         for rows in read_split(store, split, names):
             totals.add(_of_rows(rows))

@@ -4,6 +4,9 @@ A task costs 0.2 s whatever it reads, and a task that reads a gigabyte delays th
 the offsets of batches, so a cut at one of them lets no task read bytes of another one. A segment without an index is
 read from its first byte, so it is cut only if it is small. A wrong index moves the cuts and costs time, never rows: a
 cut is an offset, and both sides respect it.
+
+The live tail of a partition is never cut, and in one split: a damaged entry ends the view before it, so what follows it
+is not read either (reading rule 11).
 """
 
 import sys
@@ -40,6 +43,8 @@ class Split:
         way_out: a sentence for the error of a corrupt object: how to read the rest.
         until: milliseconds since 1970: records with a later timestamp are left out; None for all.
         scan: identifies the query, whose tasks log some events once.
+        ends_at_damage: whether a damaged entry of the live tail ends the rows before it, with a warning: the query has
+            no end of its own.
     """
 
     location: str
@@ -52,6 +57,7 @@ class Split:
     way_out: str = ""
     until: int | None = None
     scan: str = field(default="", compare=False)
+    ends_at_damage: bool = False
 
 
 def bytes_of(part: ReadRange) -> int:
@@ -97,7 +103,7 @@ def make_splits(
     places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
 
     def pieces(part: Part, size: int) -> Iterator[tuple[Part, int]]:
-        if isinstance(part, SealedRun):
+        if isinstance(part, SealedRun) or part.is_tail:
             yield part, size
             return
         for by_bytes in _cut(part, limit, places[part]) if size > cut_at else (part,):
@@ -202,13 +208,18 @@ def _pack(pieces: Iterable[tuple[Part, int]], limit: int, most_offsets: int | No
                 size, done, at = size + ends[stop - 1] - done, ends[stop - 1], stop
             continue
         length = piece.end - piece.start
-        if packed and (size + weight > limit or (most_offsets is not None and offsets + length > most_offsets)):
+        is_full = size + weight > limit or (most_offsets is not None and offsets + length > most_offsets)
+        if packed and is_full and not _is_tail(packed[-1]):
             yield tuple(packed)
             packed, size, offsets = [], 0, 0
         packed.append(piece)
         size, offsets = size + weight, offsets + length
     if packed:
         yield tuple(packed)
+
+
+def _is_tail(part: Part) -> bool:
+    return isinstance(part, ReadRange) and part.is_tail
 
 
 def reaching(ranges: Sequence[Part], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:

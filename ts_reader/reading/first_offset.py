@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.sealed_objects import ABSENT
 from ts_common.archive.sealed_ranges import Part, SealedRun
 from ts_common.archive.segment_metadata import known_crc32c
-from ts_common.archive.view import PartitionView
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectStore
 from ts_reader.decode.arrow_schema import MILLISECONDS

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.sealed_objects import SealedObject
 from ts_common.archive.sealed_ranges import listed_of
 from ts_common.archive.segment_metadata import TxnIndexState
-from ts_common.archive.view import PartitionView
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.transactional_batches import read_transactional
 

@@ -13,11 +13,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import structlog
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
+from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.logs import is_first
 from ts_common.store.contract import ObjectStore
 from ts_reader.decode.arrow import projection_of, to_arrow
 from ts_reader.decode.memory import HEAP, Memory
@@ -26,6 +29,8 @@ from ts_reader.reading.damage_map import Corruption, DamageMap
 from ts_reader.reading.segment_reader import SegmentReader, UndecodableBatch
 
 _OFFSET = "offset"
+
+log = structlog.get_logger("ts_reader")
 
 
 def read_ranges(
@@ -39,6 +44,7 @@ def read_ranges(
     limit: BatchLimit = DEFAULT_LIMIT,
     memory: Memory = HEAP,
     scan: str = "",
+    ends_at_damage: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ranges of one partition in the order of offsets; damage ends the read.
 
@@ -50,6 +56,7 @@ def read_ranges(
         way_out: as of `SegmentReader`.
         memory: of the columns that are decoded; other columns are on the heap.
         scan: as of `SegmentReader`.
+        ends_at_damage: whether a damaged entry of a live tail ends the rows before it, with a warning.
 
     Raises:
         CorruptData, BatchTooLarge: naming the object and the place.
@@ -60,7 +67,16 @@ def read_ranges(
         store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit, memory=memory, scan=scan
     )
     for part in ranges:
-        yield from _rows(reader, part, names)
+        if not part.is_tail or not ends_at_damage:
+            yield from _rows(reader, part, names)
+            continue
+        try:
+            rows = list(_rows(reader, part, names))  # its CRC is compared at its end
+        except CorruptData as error:
+            if is_first(("tail_damaged", scan, part.copies[0].key)):
+                log.warning("tail_damaged", message=f"the view ends at offset {part.start}: {error}", scan=scan)
+            return
+        yield from rows
 
 
 def read_intact_rows(

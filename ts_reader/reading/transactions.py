@@ -21,12 +21,12 @@ import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.restored import Outcome
 from ts_common.archive.sealed_ranges import with_markers
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.small_objects import read_index
-from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.missing_markers import Batch, hidden_batches, may_be_lost

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
-from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.markers import COMMIT
 from ts_common.store.contract import ObjectStore

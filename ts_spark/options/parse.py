@@ -56,6 +56,7 @@ SPARK: Final = Wording(
         "mode": "mode",
         "corrupt_column": "columnNameOfCorruptRecord",
         "view": "view",
+        "tail": "tail",
         "max_batch_bytes": "maxBatchBytes",
     },
     has_texts=True,

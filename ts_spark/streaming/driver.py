@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import structlog
 
-from ts_common.errors import QueryError
+from ts_common.errors import QueryError, ShorterView
 from ts_common.printable import printable
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
 from ts_reader.following.commit_snapshot import CommitSnapshot
-from ts_reader.following.follower import Follower
+from ts_reader.following.follower import Follower, StepPlan
 from ts_reader.following.offset import StreamOffset, decode_offset
 from ts_reader.following.progress import lag
 from ts_reader.query.splits import Split
@@ -32,6 +32,7 @@ from ts_spark.options.parse import SparkQuery
 
 # Without a trigger, Spark calls again 10 ms after an answer without new offsets; each look costs requests.
 _IDLE_SECONDS: Final = 1.0
+_WAITS: Final = 5  # for the end of a batch that the archive had a moment ago
 
 _log = structlog.get_logger("ts_spark")
 
@@ -125,6 +126,7 @@ class StreamDriver:
         Raises:
             DataLoss: offsets of the batch are lost, and `failOnDataLoss` is true.
             QueryError: an offset is not of this source; or a trigger cannot be combined with limits.
+            ShorterView: the archive ends below the batch's end for some time; a restarted query runs the batch again.
             CorruptData, ObjectNotFound: an object is damaged, or retention deleted it meanwhile.
             StoreUnavailable, AccessDenied, BucketMissing: from the store, after its own retries.
         """
@@ -134,7 +136,7 @@ class StreamDriver:
         self._position = end
         if start.equals_in_position(end):
             return []
-        planned, query = self._follower.plan(start, end), self._follower.query
+        planned, query = self._plan(start, end), self._follower.query
         _log.info(
             "batch_planned",
             location=query.location,
@@ -149,6 +151,16 @@ class StreamDriver:
     def stop(self) -> None:
         """Close the store's connections."""
         self._store.close()
+
+    def _plan(self, start: StreamOffset, end: StreamOffset) -> StepPlan:
+        """Plan a batch; wait some seconds for a leader that has not shipped its live tail yet."""
+        for _ in range(_WAITS):
+            try:
+                return self._follower.plan(start, end)
+            except ShorterView as error:
+                _warn(str(error))
+                self._sleep(_IDLE_SECONDS)
+        return self._follower.plan(start, end)
 
     def _begin(self) -> StreamOffset:
         """Return where the query starts: from the checkpoint if there is one, else decided once."""

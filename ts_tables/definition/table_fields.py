@@ -95,6 +95,10 @@ class TableFields(BaseModel):
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed", description="The isolation level; it is fixed when the table is created."
     )
+    tail: bool = Field(
+        True,
+        description="Whether it has live tails too, the records that no closed segment has yet.",
+    )
     start: dict[str, dict[int, Annotated[int, Field(ge=0, lt=1 << 63)]]] = Field(
         {},
         description="First offsets by topic and partition, as of another sink. Other partitions begin at the start of "

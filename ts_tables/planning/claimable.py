@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
-from ts_common.archive.view import PartitionView
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd, TopicSnapshot
-from ts_reader.reading.parallel import in_threads
+from ts_reader.following.commit_snapshot import CommitSnapshot, Observer, TopicSnapshot
+from ts_reader.following.ends import PartitionEnd
 from ts_reader.reading.transactions import find_hidden
 from ts_tables.claims.advance import OnRecreated, Seen
 from ts_tables.claims.state import PartitionClaims, PassedHole, TableState
@@ -127,8 +127,7 @@ class ClaimablePartitions:
 
     def _ends(self, keys: Sequence[PartitionKeys]) -> dict[TopicPartition, PartitionEnd]:
         """Return the ends of partitions that have a commit."""
-        found = in_threads(self._observer.end_of, keys)
-        return {each.partition: end for each, end in zip(keys, found, strict=True) if end is not None}
+        return {each.partition: end for each, end in self._observer.ends_of(keys).items()}
 
 
 def known_of(state: TableState, one: Claimable) -> PartitionClaims | None:

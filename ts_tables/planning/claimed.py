@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
-from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.following.commit_snapshot import Observer
+from ts_reader.following.ends import PartitionEnd
 from ts_reader.query.bounds import loss_of
 from ts_reader.query.plan_query import splits_of
 from ts_reader.query.query import Query
@@ -51,7 +52,12 @@ def claimed_of(store: ObjectStore, query: Query, observer: Observer, state: Tabl
         for each in incarnations
         for number, known in sorted(each.partitions.items())
     ]
-    found = in_threads(lambda one: _claimed(store, query, observer, one[0], one[2]), partitions)
+    ends = observer.ends_of([keys for keys, _, _ in partitions])
+    shown = [keys for keys, _, _ in partitions if keys in ends]
+    views = dict(zip(shown, observer.views(shown), strict=True))
+    found = in_threads(
+        lambda one: _claimed(store, query, one[0], one[2], ends.get(one[0]), views.get(one[0])), partitions
+    )
     work: list[Work] = []
     for (_, topic_id, _), (parts, _, _) in zip(partitions, found, strict=True):
         work += [Work(split, topic_id) for split in splits_of(store, parts, query)]
@@ -67,7 +73,12 @@ def claimed_of(store: ObjectStore, query: Query, observer: Observer, state: Tabl
 
 
 def _claimed(
-    store: ObjectStore, query: Query, observer: Observer, keys: PartitionKeys, known: PartitionClaims
+    store: ObjectStore,
+    query: Query,
+    keys: PartitionKeys,
+    known: PartitionClaims,
+    end: PartitionEnd | None,
+    view: PartitionView | None,
 ) -> tuple[list[PartitionRanges], list[tuple[int, int]], list[str]]:
     """Return what to read of a partition's claims, and the offsets that cannot be compared, with sentences."""
     skipped: list[tuple[int, int]] = []
@@ -78,11 +89,9 @@ def _claimed(
             skipped.append((start, end))
             notes.append(f"{keys.partition}: offsets {start} to {end - 1} {why}")
 
-    end = observer.end_of(keys)
-    if end is None:
+    if end is None or view is None:
         skip(known.start, known.end, "were not compared: the commit of the partition is missing")
         return [], skipped, notes
-    view = observer.view(keys)
     if (loss := loss_of(view)) is not None:
         skip(known.start, known.end, f"were not compared: {loss}")
         return [], skipped, notes

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.sealed_ranges import Part, as_ranges
-from ts_common.archive.view import PartitionView
 from ts_common.errors import DataLoss, OperatorError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
@@ -169,9 +169,12 @@ class Planner:
         notes: list[str] = []
         claimable = self._partitions.find(state, look, problems, lost, notes)
         stepped: list[_Planned] = []
-        for one, found in zip(
-            claimable, in_threads(lambda each: self._step(each, known_of(state, each), state), claimable), strict=True
-        ):
+        moved = [each.end.keys for each in claimable if _has_news(each, known_of(state, each))]
+        views = dict(zip(moved, self._observer.views(moved), strict=True))
+        steps = in_threads(
+            lambda each: self._step(each, known_of(state, each), views.get(each.end.keys), state), claimable
+        )
+        for one, found in zip(claimable, steps, strict=True):
             if isinstance(found, _Planned):
                 stepped.append(found)
             elif (known := known_of(state, one)) is not None:
@@ -251,14 +254,17 @@ class Planner:
         )
         return view.own.start if any(claimed) else view.start
 
-    def _step(self, one: Claimable, known: PartitionClaims | None, state: TableState) -> _Planned | Loss:
-        """Return the step of a partition, or its loss; open its view only if its commit has news."""
-        end = one.end
-        if known is not None and not needs_view(known, end.next_offset, end.shown, end.log):
+    def _step(
+        self, one: Claimable, known: PartitionClaims | None, view: PartitionView | None, state: TableState
+    ) -> _Planned | Loss:
+        """Return the step of a partition, or its loss; without news of its commit, there is no view."""
+        if view is None:
+            assert known is not None  # noqa: S101  (`_has_news`)
             return _Planned(one, ClaimStep(known))
-        view = self._observer.view(end.keys)
         if (loss := loss_of(view)) is not None:
             return loss
+        # The view was read later, and its tail can end earlier: nothing above both is claimed.
+        end = replace(one.end, next_offset=min(one.end.next_offset, view.end), shown=min(one.end.shown, view.end))
         if known is None:
             first = self._begins(view.partition) if one.is_first else None
             known = begin(Seen(self._start(view, state), end.next_offset, end.shown, end.log), first)
@@ -335,6 +341,10 @@ class Planner:
             for part, withheld in each.late:
                 for split in splits_of(self.store, [part], self._query):
                     yield Work(split, each.claimable.topic_id, withheld)
+
+
+def _has_news(one: Claimable, known: PartitionClaims | None) -> bool:
+    return known is None or needs_view(known, one.end.next_offset, one.end.shown, one.end.log)
 
 
 def _parts(planned: _Planned) -> Iterator[ReadRange]:

@@ -16,6 +16,7 @@ from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, replaced_by
 from ts_common.archive.sealed_objects import (
     SealedRange,
@@ -25,7 +26,7 @@ from ts_common.archive.sealed_objects import (
     is_regular,
 )
 from ts_common.archive.sealed_ranges import listed_of
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 
 ENOUGH: Final = 256  # new rows, as many as a cache object in JSON has

@@ -15,8 +15,9 @@ from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.gap_records import Gap, parse_gap_name
 from ts_common.archive.object_keys import GAPS_DIRECTORY
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.model import TopicPartition
 from ts_common.option_groups import with_groups
 from ts_common.store.contract import ObjectStore

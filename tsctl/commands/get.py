@@ -4,7 +4,7 @@ Each partition becomes a directory `<topic>-<partition>`. It contains the object
 for byte, so that their stored checksums apply: `<base offset>.log` and its indexes. No segment is cut, even if it
 begins before the range, ends after it, or has a dead tail. `range.json` lists the offsets that readers return from each
 file. If another segment has the base name of a variant, the variant is in a directory of its own, `e<epoch>.<crc32c>`,
-under its Kafka name.
+under its Kafka name. The entries of a live tail are in the directory `tail`, each as a `.log` without indexes.
 
 A directory gets its name when all its files are complete and checked. Before that it has a temporary name, and it is
 removed if the command fails. Existing files are never overwritten.
@@ -24,11 +24,13 @@ import typer
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.fetch import fetch
+from ts_common.archive.fetch import CHUNK_BYTES, fetch
 from ts_common.archive.object_keys import LOG_SUFFIX, OFFSET_DIGITS
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.tail_logs import TailLogs
+from ts_common.archive.view import open_view
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
@@ -58,12 +60,14 @@ from tsctl.scan_options import (
     FromOption,
     IncarnationOption,
     MaxBatchBytesOption,
+    NoTailOption,
     ToOption,
     batch_limit,
     parse_bounds,
 )
 
 RANGE_NAME: Final = "range.json"
+_TAIL: Final = Path("tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ def get(
         bool, typer.Option("--keep-damaged", help="Also write objects with a wrong checksum, with a warning.")
     ] = False,
     incarnation: IncarnationOption = NEWEST,
+    no_tail: NoTailOption = False,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     *,
     given: ArchiveOptions,
@@ -119,8 +124,9 @@ def get(
     with open_archive(name, output.warn) as archive, _files_of_ours(directory):
         wanted = []
         for entry in archive.topics([topic], numbers, incarnation, seals=True):
+            tails = None if no_tail else TailLogs(entry.store, name.keys)
             for catalog in entry.topic.partitions:
-                view = open_view(entry.store, catalog)
+                view = open_view(entry.store, catalog, tails=tails)
                 if view.warning and not view.state.is_loss:  # the losses of its plan name it
                     output.warn(view.warning)
                 plan = plan_partition(entry.store, view, query)
@@ -209,9 +215,10 @@ class _Writer:
         place.mkdir(exist_ok=True)
         log = partial / path_in_range
         with log.open("wb") as file:
-            for chunk in fetch(self._fetched.store, copy.key):
-                file.write(chunk)
-                self._advance(len(chunk))
+            with copy.reader(self._fetched.store) as reader:
+                while chunk := reader.read(CHUNK_BYTES):
+                    file.write(chunk)
+                    self._advance(len(chunk))
             file.flush()
             os.fsync(file.fileno())
         self._check(copy, log)
@@ -246,6 +253,8 @@ class _Writer:
         """Return the path of a segment's `.log`; Kafka's tools parse the base offset in its name."""
         name, keys = copy.segment.name, copy.keys
         file = Path(f"{name.base:020d}{LOG_SUFFIX}")
+        if copy.packed is not None:
+            return _TAIL / file
         former = () if keys == self._fetched.view.keys else (keys.cluster.cluster, keys.directory)
         parts = (*former, *([] if name.epoch is None else [name.stem[OFFSET_DIGITS + 1 :]]))
         return Path("~".join(parts)) / file

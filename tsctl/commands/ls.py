@@ -16,6 +16,7 @@ from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.clusters import MOST_LISTINGS, find_clusters
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import describe
+from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.view import open_view, without_commit
 from ts_common.errors import AccessDenied, ObjectNotFound, QueryError
 from ts_common.option_groups import with_groups
@@ -45,7 +46,7 @@ from tsctl.archive_rows import (
 )
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output
-from tsctl.scan_options import IncarnationOption
+from tsctl.scan_options import IncarnationOption, NoTailOption
 from tsctl.verify.uncommitted import stuck_commit, uncommitted
 
 
@@ -69,6 +70,7 @@ def ls(
     clusters: Annotated[
         bool, typer.Option("--clusters", help="List the clusters of the location; default with --url alone.")
     ] = False,
+    no_tail: NoTailOption = False,
     *,
     given: ArchiveOptions,
     as_json: JsonOption = False,
@@ -89,7 +91,7 @@ def ls(
         held = archive.topics(topics or (), numbers, incarnation)
         if all_incarnations:
             held = tuple(_all_lives(archive, held, numbers))
-        looks = _look(held, level, output)
+        looks = _look(held, level, output, tail=not no_tail)
         states = _states(held)
         _warn(held, states, name.stuck_after_seconds, output)
     if as_json:
@@ -166,17 +168,18 @@ def _all_lives(archive: OpenArchive, held: Iterable[HeldTopic], numbers: frozens
         yield entry
 
 
-def _look(held: Sequence[HeldTopic], level: Level, output: Output) -> dict[str, PartitionLook]:
+def _look(held: Sequence[HeldTopic], level: Level, output: Output, *, tail: bool) -> dict[str, PartitionLook]:
     """Return each partition by its prefix; empty if only topics are requested."""
     if level is Level.TOPICS:
         return {}
     damaged: list[str] = []
     asked = [(entry, catalog) for entry in held for catalog in entry.topic.partitions]
+    tails = {entry.store.location: TailLogs(entry.store, catalog.keys.cluster) for entry, catalog in asked if tail}
     with output.progress("partitions", len(asked)) as advance:
 
         def look(one: tuple[HeldTopic, PartitionCatalog]) -> PartitionLook:
             entry, catalog = one
-            view = open_view(entry.store, catalog, damaged=damaged)
+            view = open_view(entry.store, catalog, damaged=damaged, tails=tails.get(entry.store.location))
             known = [copy for copy in (*view.copies, *view.retired) if copy.keys == catalog.keys]
             described = {copy.segment for copy in known}
             beyond = [segment for segment in catalog.segments if segment not in described]

@@ -30,7 +30,7 @@ from tsctl.restore.loss import due_by_retention
 from tsctl.restore.restore_directory import RestoreDirectory
 from tsctl.restore.texts import plan_text
 from tsctl.restore.transactions import Coordinated
-from tsctl.scan_options import IncarnationOption
+from tsctl.scan_options import IncarnationOption, NoTailOption
 from tsctl.verify.run import CommandConfigOption
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def plan(
             "--restart", help="Without a seed: running brokers that get the files, each by a restart.", metavar="IDS"
         ),
     ] = None,
+    no_tail: NoTailOption = False,
     abort_open: Annotated[
         bool,
         typer.Option("--abort-open", help="With --seed or --restart: abort open transactions with unknown outcome."),
@@ -114,7 +115,7 @@ def plan(
     """Write the plan of a restore: read it, and approve it by the next step. Exit code 1: records are lost."""
     output = Output(as_json)
     wanted = wanted_of(brokers, replication_factor, at, end or (), configurations, seed, restart)
-    wanted = replace(wanted, aborts_open=abort_open or not wanted.first, incarnation=incarnation)
+    wanted = replace(wanted, aborts_open=abort_open or not wanted.first, incarnation=incarnation, tail=not no_tail)
     if bool(wanted.first) is (bootstrap_server is None) or (wanted.first and not topics):
         expected = "--bootstrap-server and the names of topics are expected with it"
         raise ConfigurationError(SOURCE, [f"--seed or --restart: {expected}"])

@@ -102,7 +102,7 @@ def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> A
 
 _COLUMNS: Final = (
     *("AGENT", "BROKER", "CLUSTER", "VERSION", "CONDITION", "HEALTHY", "READY", "PARTITIONS", "LAG", "UNSHIPPED"),
-    *("OLDEST", "LEFT"),
+    *("OLDEST", "LEFT", "TAIL"),
     *("HOLES", "STUCK", "QUEUE", "LAST ERROR"),
 )
 
@@ -123,6 +123,7 @@ def _row(answer: Answer) -> Sequence[str | int | bool | None]:
         answer.total("unshipped_bytes").shown(_size),
         answer.greatest("oldest_unshipped_age_seconds").shown(_seconds),
         answer.least_share("retention_left_ratio").shown(_share, "at most"),
+        _tail(fields),
         None if partitions is None or None in holes else holes.count(True),
         count(fields, "stuck"),
         count(fields, "queue_length"),
@@ -176,6 +177,7 @@ def _fleet_row(answer: Answer) -> FleetRow:
         _waiting(answer),
         left.shown(_share, "at most") or ("" if left.is_whole else _UNKNOWN),
         _led(answer),
+        _tail(fields) or "",
         words(fields, "version") or _UNKNOWN,
     )
     return FleetRow("good" if answer.is_well else "bad", cells)
@@ -206,6 +208,18 @@ def _waiting(answer: Answer) -> str:
     of_size = answer.total("unshipped_bytes").shown(_size) or f"size {_UNKNOWN}"
     oldest = answer.greatest("oldest_unshipped_age_seconds").shown(_seconds) or _UNKNOWN
     return f"{number_of}, {of_size}, oldest {oldest}"
+
+
+def _tail(fields: Mapping[str, Any]) -> str | None:
+    """Return how far the live tail is behind what brokers acknowledged; None without one."""
+    logs = objects(fields, "tail")
+    if not logs:
+        return None
+    behind = [number(each, "lag_seconds") for each in logs]
+    known = [each for each in behind if each is not None]
+    shown = f"{_seconds(max(known))} behind" if known else _UNKNOWN
+    failing = sum(bool(words(each, "failing")) for each in logs)
+    return shown + (f", {counted(failing, 'log')} failing" if failing else "")
 
 
 def _led(answer: Answer) -> str:

@@ -12,7 +12,7 @@ from tsctl.archive_options import (
     JsonOption,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.output import Output, size
+from tsctl.output import Output, iso, size
 from tsctl.verify.audit import Side
 from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.finding_kinds import FindingKind, Severity
@@ -130,6 +130,8 @@ def as_fields(found: Verification) -> dict[str, object]:
                 "bytes": coverage.bytes,
                 "holes": [{"from": start, "to": end} for start, end in coverage.holes],
                 "gaps": [{"from": start, "to": end} for start, end in coverage.gaps],
+                "tail_end": coverage.tail_end,
+                "tail_time": iso(coverage.tail_time),
             }
             for coverage in found.coverages
         ],

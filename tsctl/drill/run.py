@@ -16,10 +16,11 @@ from tsctl.drill.comparing import NAMES, compare, rows_of
 from tsctl.drill.report import DrillReport, Finding
 from tsctl.durable_files import check_space, disk_errors
 from tsctl.output import Output
-from tsctl.restore.documents import Created, PartitionPlan, RestorePlan
+from tsctl.restore.documents import Created, RestorePlan
 from tsctl.restore.host_run import HostRun
 from tsctl.restore.hosts import Host
 from tsctl.restore.new_cluster import NewCluster, check_offsets, create_topics, retried
+from tsctl.restore.partition_plan import PartitionPlan
 from tsctl.restore.restore_directory import RestoreDirectory
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from tsctl.restore.documents import PartitionPlan, RestorePlan
+from tsctl.restore.documents import RestorePlan
+from tsctl.restore.partition_plan import PartitionPlan
 
 
 def newest(plan: RestorePlan, milliseconds: int) -> RestorePlan:
-    """Return a plan with the end of each partition: the last segment, and what was written shortly before it.
+    """Return a plan with the end of each partition: the last closed segment, and what was written shortly before it.
 
     The sample begins with the first of the last segments that have a record which is not older than the newest record
     of the last segment, less `milliseconds`. It has all of each transaction that is open at the end. Offsets of groups
@@ -35,7 +36,7 @@ def _end_of(part: PartitionPlan, milliseconds: int) -> PartitionPlan:
         for step in part.steps
     ]
     opened = min((each.first_offset for each in part.ended), default=part.end)
-    first = len(part.steps) - 1
+    first = max((number for number, step in enumerate(part.steps) if not step.is_tail), default=0)
     while first and (part.steps[first].start > opened or _is_within(times[first - 1], times[-1], milliseconds)):
         first -= 1
     if not first:

@@ -18,8 +18,8 @@ from math import inf
 
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
-from ts_common.archive.view import PartitionView
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from typing import Final
 from ts_common.archive.catalog import StoredLogStart, read_log_start
 from ts_common.archive.commit import Commit, new_writer
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
-from ts_common.archive.view import PartitionView
+from ts_common.archive.partition_view import PartitionView
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.due import Due, Limit
 from tsctl.gc.objects import Locked, removable

@@ -7,7 +7,8 @@ from ts_common.archive.catalog import StoredLogStart, catalog_of, read_commit, r
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.copies import describe
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.partition_view import PartitionView
+from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
 from ts_common.store.contract import ObjectInfo
 from tsctl.gc.due import Due, Limit, Rule, due

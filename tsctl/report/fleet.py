@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     *("Agent", "Broker", "Condition", "What was observed", "Last shipped", "Waiting"),
-    *("Retention left", "Partitions", "Release"),
+    *("Retention left", "Partitions", "Live tail", "Release"),
 )
 _ORDER: Final = ("bad", "good")
 
@@ -84,6 +84,7 @@ _KINDS: Final = dict.fromkeys(COLUMNS, "number") | {
     "What was observed": "text",
     "Last shipped": "",
     "Waiting": "",
+    "Live tail": "",
     "Release": "whole",
 }
 

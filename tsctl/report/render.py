@@ -160,6 +160,8 @@ def _topic(topic: str, rows: Sequence[Coverage]) -> Mapping[str, Any]:
                 row.where,
                 row.start,
                 row.end,
+                "" if row.tail_end is None else row.tail_end,
+                iso(row.tail_time) or "",
                 f"{row.segments:,}",
                 size(row.bytes),
                 f"{sum(end - start for start, end in row.holes):,}",

@@ -19,7 +19,8 @@ from ts_common.model import TopicPartition
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import OpenArchive
 from tsctl.holds import add_hold
-from tsctl.restore.documents import Created, PartitionPlan, RestorePlan
+from tsctl.restore.documents import Created, RestorePlan
+from tsctl.restore.partition_plan import PartitionPlan
 
 _PURPOSE = "restore"
 _SHOWN = 10
@@ -49,6 +50,17 @@ def check_unchanged(old: OpenArchive, plan: RestorePlan) -> None:
             f"{'; '.join(found[:_SHOWN])}: agents shipped the rest of the deleted topic meanwhile; make the plan "
             "again, in another directory. Nothing was created"
         )
+
+
+def restored_part(part: PartitionPlan) -> RestoredPartition:
+    """Return what readers find in the former archive: its closed segments.
+
+    Packs of a live tail are not kept. Their records are a segment of the new log, so its agent ships them, and the
+    markers behind them.
+    """
+    end = part.closed_end
+    ended = tuple(each for each in part.ended if each.first_offset < end)
+    return RestoredPartition(end, part.lineage, part.epochs.below(end), ended)
 
 
 def hold_topics(old: OpenArchive, plan: RestorePlan, warn: Callable[[str], None]) -> None:
@@ -92,10 +104,7 @@ def continue_archive(old: OpenArchive, new: OpenArchive, plan: RestorePlan, crea
                 f"topic {name}: {new.keys.cluster} has no list of its incarnations, so the new topic would continue "
                 f"the old directory {chosen}; give the new cluster's agents another cluster id, and its file here"
             )
-        partitions = {
-            number: RestoredPartition(part.end, part.lineage, part.epochs, part.ended)
-            for number, part in topic.partitions.items()
-        }
+        partitions = {number: restored_part(part) for number, part in topic.partitions.items()}
         topics.setdefault(store.location, {})[chosen] = RestoredTopic(
             url, plan.cluster, max(old.keys.entropy_bits, 0), topic.directory, partitions
         )

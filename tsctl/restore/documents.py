@@ -17,14 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from ts_common.archive.commit import StoredLineage
-from ts_common.archive.epoch_history import StoredEpochs
 from ts_common.archive.incarnations import is_directory_of
-from ts_common.archive.object_keys import LOG_SUFFIX, OFFSET_DIGITS, SegmentName
-from ts_common.archive.restored import Ended
+from ts_common.archive.object_keys import OFFSET_DIGITS
 from ts_common.archive.stored_object import (
     Crc32c,
-    FieldKind,
     PartitionKey,
     Presence,
     StoredObject,
@@ -33,11 +29,11 @@ from ts_common.archive.stored_object import (
     limited,
 )
 from ts_common.errors import OperatorError
-from ts_common.json_objects import MAX_INT32, MAX_INT64, MIN_INT64, shown, text
+from ts_common.json_objects import MAX_INT32, shown
 from ts_common.model import TopicPartition
-from ts_common.store.validation import is_key
 from tsctl.durable_files import write_file
-from tsctl.restore.transactions import MAX_PRODUCER_EPOCH, OpenTransaction
+from tsctl.restore.partition_plan import PartitionPlan
+from tsctl.restore.transactions import OpenTransaction
 
 _LARGEST: Final = 1 << 30  # ten million segments
 _Text = Annotated[str, limited(1 << 20)]
@@ -47,113 +43,6 @@ _TopicId = Annotated[str, limited(22, r"[A-Za-z0-9_-]{22}")]
 _FileName = Annotated[
     str, limited(64, rf"[0-9]{{{OFFSET_DIGITS}}}\.(log|index|timeindex|txnindex)|leader-epoch-checkpoint")
 ]
-
-
-def _segment_key(value: object) -> str:
-    found = text(value)
-    name = SegmentName.parse(found.rpartition("/")[2])
-    if name is None or name[1] != LOG_SUFFIX or not is_key(found):
-        raise ValueError(f"{shown(found)} is not the key of a segment's `.log`")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A stored `.log`.
-
-    Attributes:
-        key: of the object; a restored log has its older ones in another directory.
-        size: bytes.
-        crc32c: of the object; None if the archive has none.
-        time_max: greatest timestamp in ms; None if unknown.
-    """
-
-    key: Annotated[str, FieldKind(_segment_key)]
-    size: int
-    crc32c: Crc32c | None
-    time_max: Annotated[int, between(MIN_INT64)] | None
-
-    @property
-    def base(self) -> int:
-        """The base offset in its name."""
-        return int(self.key.rpartition("/")[2][:OFFSET_DIGITS])
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Offsets `[start, end)` and the objects that have them; several compacted ones are united."""
-
-    start: int
-    end: int
-    sources: tuple[Source, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hole:
-    """Offsets `[start, end)` that are not restored.
-
-    Attributes:
-        why: for people.
-    """
-
-    start: int
-    end: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlan(StoredObject, version=None, expected="the plan of a partition"):
-    """What is restored of a partition.
-
-    Attributes:
-        start: first offset that consumers see.
-        end: the offset after the last of the archive; markers of `ended` follow it.
-        stored_end: the offset after the last that the archive has.
-        stable: below it the archive has no open transaction.
-        replicas: broker ids, the preferred leader first.
-        steps: in order.
-        lost: holes, in order.
-        ended: in the order of their markers.
-        epochs: of the archive's commit, and its lineage: `restored.json` has them.
-        notes: what a person should read before approving.
-        homes: if other topics are served meanwhile, the broker ids that the last step moves the partition to;
-            `replicas` is one broker then.
-        left_open: transactions that get no marker, so that Kafka recovers the segments from the first of them on.
-    """
-
-    start: int
-    end: int
-    stored_end: int
-    stable: int
-    replicas: tuple[_Broker, ...]
-    steps: tuple[Step, ...]
-    lost: tuple[Hole, ...]
-    ended: tuple[Ended, ...]
-    epochs: StoredEpochs
-    lineage: StoredLineage | None
-    notes: tuple[_Text, ...]
-    homes: Annotated[tuple[_Broker, ...], Presence.MAY_LACK] = ()
-    left_open: Annotated[tuple[OpenTransaction, ...], Presence.MAY_LACK] = ()
-
-    def check(self) -> None:
-        """Check that the steps ascend within the bounds, and that a broker can have the markers and the replicas."""
-        bounds = [self.start, *(bound for step in self.steps for bound in (step.start, step.end)), self.end]
-        if bounds != sorted(bounds) or self.log_end > MAX_INT64 or not all(step.sources for step in self.steps):
-            raise ValueError(f"offsets {shown(bounds)}: ascending ones, with an object for each step, are expected")
-        if any(each.producer_epoch > MAX_PRODUCER_EPOCH for each in self.ended):
-            raise ValueError(f"producer epochs from -1 to {MAX_PRODUCER_EPOCH} are expected")
-        if not self.replicas or len({*self.replicas}) < len(self.replicas):
-            raise ValueError(f"replicas {shown(self.replicas)}: different brokers are expected")
-
-    @property
-    def log_end(self) -> int:
-        """The end of the restored log, with its markers."""
-        return self.end + len(self.ended)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the objects."""
-        return sum(source.size for step in self.steps for source in step.sources)
 
 
 @dataclass(frozen=True, slots=True)

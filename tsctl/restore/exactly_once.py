@@ -20,6 +20,7 @@ from typing import Final
 
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.restored import Ended, Outcome
+from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.view import open_view
 from ts_common.log_format.framing import NO_PRODUCER
 from ts_common.model import TopicPartition
@@ -49,11 +50,13 @@ def with_producers(commits: Commits, topic: HeldTopic) -> Commits:
         if commit.place is not None:
             wanted.setdefault(commit.place[0], []).append(commit.place[1])
     found: dict[tuple[int, int], tuple[int, int]] = {}
+    tails: TailLogs | None = None
     for catalog in topic.topic.partitions:
         number = catalog.keys.partition.partition
         if not (offsets := sorted(wanted.get(number, ()))):
             continue
-        view = open_view(topic.store, catalog)
+        tails = tails or TailLogs(topic.store, catalog.keys.cluster)
+        view = open_view(topic.store, catalog, tails=tails)
         part = Planned(topic.store, view, view.end)
         for step in view.plan(offsets[0], offsets[-1] + 1):
             if bisect_left(offsets, step.start) == bisect_left(offsets, step.end) or not isinstance(step, ReadRange):

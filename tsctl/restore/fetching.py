@@ -5,7 +5,8 @@ them. `state.json` there names the complete ones: a repeated run continues after
 each batch, and of the whole object, because a batch's CRC does not cover its offset.
 
 The last segment begins at the end of what is restored. It has the markers of transactions that are open there, and is
-empty without any: so the log ends there even if compaction removed its last batches. Where offsets are lost, the open
+empty without any: so the log ends there even if compaction removed its last batches. The entries of a live tail
+are one segment before it. Where offsets are lost, the open
 transactions get abort markers at the first lost offsets, in a segment of their own: readers hide their records too.
 """
 
@@ -20,9 +21,15 @@ from typing import Final
 from awscrt.checksums import crc32c
 
 from ts_common.archive.fetch import ResumableReader, one_ahead
+from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
+from ts_common.archive.partition_view import PartitionView
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.restored import Ended, Outcome
-from ts_common.errors import CorruptData
+from ts_common.archive.tail_logs import TailLogs
+from ts_common.archive.view import open_view
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.log_format.checkpoints import encode_leader_epoch_checkpoint
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import IndexBuilder
@@ -31,7 +38,8 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.durable_files import sync_directory, write_file, write_new
 from tsctl.restore.chain import FIRST_EPOCH, Batch, clean, read_batches, united
-from tsctl.restore.documents import FileEntry, PartitionPlan, Source, Staged, Step
+from tsctl.restore.documents import FileEntry, Staged
+from tsctl.restore.partition_plan import PartitionPlan, Source, Step
 from tsctl.restore.transactions import Transactions
 
 STAGING: Final = "restore"
@@ -76,6 +84,8 @@ class PartitionFetch:
         self._advance = advance
         self._state = Staged(plan_id)
         self._transactions = Transactions()
+        self._present: dict[str, bool] = {}  # by key, whether an object of a live tail exists
+        self._view: PartitionView | None = None  # of now, if one does not
 
     def run(self) -> Staged:
         """Fetch what is missing; return the complete state.
@@ -94,7 +104,7 @@ class PartitionFetch:
                     f"remove {self._staging}, and run `tsctl restore fetch` on this host again"
                 )
             self._state = found
-        self._advance(sum(source.size for step in self._plan.steps[: self._state.steps] for source in step.sources))
+        self._advance(sum(step.size for step in self._plan.steps[: self._state.steps]))
         self._transactions = Transactions(self._state.still_open)
         if self._state.complete:
             return self._state
@@ -102,10 +112,10 @@ class PartitionFetch:
         begin = self._plan.steps[0].start if self._plan.steps else self._plan.end
         if not self._state.files and begin > self._plan.start:  # the first offsets are lost
             self._save(self._state, self._write_segment(iter(()), self._plan.start))
-        for step in self._plan.steps[self._state.steps :]:
-            if self._state.steps and step.start > self._plan.steps[self._state.steps - 1].end:
-                self._end_before_hole(step.start)
-            self._fetch(step)
+        for steps in self._plan.segments(self._state.steps):
+            if self._state.steps and steps[0].start > self._plan.steps[self._state.steps - 1].end:
+                self._end_before_hole(steps[0].start)
+            self._fetch(steps)
         self._finish()
         return self._state
 
@@ -116,19 +126,64 @@ class PartitionFetch:
             if path.name not in kept:
                 path.unlink()
 
-    def _fetch(self, step: Step) -> None:
-        """Write the segment of one step."""
+    def _fetch(self, steps: Sequence[Step]) -> None:
+        """Write one segment of some steps."""
         damaged: list[str] = []
-        is_first = self._state.steps == 0
         with ExitStack() as opened:
-            copies = [opened.enter_context(closing(self._batches(source, damaged.append))) for source in step.sources]
-            batches = clean(united(copies), step.start, step.end, is_first=is_first)
+            batches = chain.from_iterable(self._of_step(step, opened, damaged.append) for step in steps)
             first = next(batches, None)  # None: compaction left no batch
-            base = self._base_of(step, None if first is None else first[0])
+            base = self._base_of(steps[0], None if first is None else first[0])
             written = self._write_segment(batches if first is None else chain([first], batches), base)
-        state = replace(self._state, steps=self._state.steps + 1, end=step.end)
+        state = replace(self._state, steps=self._state.steps + len(steps), end=steps[-1].end)
         notes = (*state.damaged, *damaged)[:_MOST_DAMAGED]
         self._save(replace(state, damaged=notes), written)
+
+    def _of_step(self, step: Step, opened: ExitStack, damage: Callable[[str], None]) -> Iterator[Batch]:
+        """Yield the batches of a step."""
+        is_first = step is self._plan.steps[0]
+        if step.is_tail and not self._is_present(step.sources[0].object[0]):
+            for part in self._found_again(step):
+                yield from self._of_parts(part, opened, damage, is_first=is_first and part.start == step.start)
+            return
+        yield from self._of_parts(step, opened, damage, is_first=is_first)
+
+    def _of_parts(
+        self, step: Step, opened: ExitStack, damage: Callable[[str], None], *, is_first: bool
+    ) -> Iterator[Batch]:
+        copies = [opened.enter_context(closing(self._batches(source, damage))) for source in step.sources]
+        return clean(united(copies), step.start, step.end, is_first=is_first)
+
+    def _is_present(self, key: str) -> bool:
+        """Return whether an object of a live tail exists; each is looked for once."""
+        if key not in self._present:
+            try:
+                self._store.head(key)
+                self._present[key] = True
+            except ObjectNotFound:
+                self._present[key] = False
+        return self._present[key]
+
+    def _found_again(self, step: Step) -> Sequence[Step]:
+        """Return where the archive has the offsets of an entry whose object a running agent deleted.
+
+        A later object of the tail or a closed segment has them.
+
+        Raises:
+            CorruptData: the archive no longer has them.
+            ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+        """
+        if self._view is None:
+            catalog = read_with_former(self._store, self._keys)
+            self._view = open_view(self._store, catalog, tails=TailLogs(self._store, self._keys.cluster))
+        view, read = self._view, ReadLog(self._plan.epochs, self._plan.lineage)
+        found = view.plan(step.start, min(step.end, view.end)) if step.end <= view.end else ()
+        ranges = [each for each in found if isinstance(each, ReadRange)]
+        if not ranges or len(ranges) < len(found) or kept_end(step.end, read, view.log, view.end) < step.end:
+            raise CorruptData(
+                f"{self._keys.partition}: {step.sources[0].key} was deleted, and the archive no longer has offsets "
+                f"{step.start} to {step.end - 1} as the plan; make the plan again"
+            )
+        return [Step.of(each) for each in ranges]
 
     def _batches(self, source: Source, damage: Callable[[str], None]) -> Generator[Batch, None, None]:
         """Yield the batches of an object, and check all of its bytes at the end."""
@@ -136,7 +191,9 @@ class PartitionFetch:
 
         def chunks() -> Generator[bytes, None, None]:
             nonlocal crc
-            with ResumableReader(self._store, key) as reader:
+            name, first = source.object
+            end = first + source.size if source.is_entry else None
+            with ResumableReader(self._store, name, first, end) as reader:
                 while chunk := reader.read(self._allowance.take(_CHUNK_BYTES)):
                     crc = crc32c(chunk, crc)
                     self._advance(len(chunk))

@@ -16,7 +16,8 @@ from ts_common.archive.snapshots import GroupsSnapshot
 from ts_common.errors import CorruptData
 from ts_common.log_format.varints import read_unsigned_varint
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import GroupsPlan, PartitionPlan
+from tsctl.restore.documents import GroupsPlan
+from tsctl.restore.partition_plan import PartitionPlan
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _VERSION: Final = struct.Struct(">h")

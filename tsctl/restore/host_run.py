@@ -15,9 +15,10 @@ from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.archive_options import OpenArchive
 from tsctl.durable_files import check_space, disk_errors
 from tsctl.restore.chain import read_batches
-from tsctl.restore.documents import Done, HostRecord, PartitionPlan, Staged
+from tsctl.restore.documents import Done, HostRecord, Staged
 from tsctl.restore.fetching import STAGING, STATE, PartitionFetch
 from tsctl.restore.hosts import Host, check_placed, place, replica_of, staged, write_checkpoints
+from tsctl.restore.partition_plan import PartitionPlan
 from tsctl.restore.restore_directory import RestoreDirectory
 
 _THREADS: Final = 4  # partitions that are fetched at once
@@ -261,7 +262,7 @@ class HostRun:
         for name, directory in self.places.items():
             state = Staged.load(directory / STAGING / STATE)
             done = state.steps if state is not None and state.plan == self._plan_id else 0
-            left = sum(each.size for step in self.partitions[name].steps[done:] for each in step.sources)
+            left = sum(step.size for step in self.partitions[name].steps[done:])
             device = directory.stat().st_dev
             needed[device] = needed.get(device, 0) + left + left // _INDEX_SHARE
             path_of[device] = directory.parent

@@ -28,8 +28,9 @@ from ts_common.log_format.checkpoints import (
 )
 from ts_common.model import TopicPartition
 from tsctl.durable_files import sync_directory, write_file
-from tsctl.restore.documents import Created, PartitionPlan, Replica, Staged
+from tsctl.restore.documents import Created, Replica, Staged
 from tsctl.restore.fetching import STAGING, STATE
+from tsctl.restore.partition_plan import PartitionPlan
 
 _META: Final = "meta.properties"
 _LOCKED: Final = "meta.properties.restore"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ts_common.errors import QueryError
-from tsctl.restore.documents import PartitionPlan
+from tsctl.restore.partition_plan import PartitionPlan
 
 # For topics without their own settings, unless the brokers have others.
 KAFKAS_DEFAULTS: Final = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
@@ -46,16 +46,16 @@ def due_by_retention(
     if "delete" not in settings["cleanup.policy"]:
         return None
     age, most = number_of(settings, "retention.ms"), number_of(settings, "retention.bytes")
-    left = size = sum(source.size for step in plan.steps for source in step.sources)
+    left = size = plan.size
     below, why = plan.start, ""
-    for step in plan.steps:
-        times = [source.time_max for source in step.sources]
-        bytes_of = sum(source.size for source in step.sources)
+    for steps in plan.segments():
+        times = [source.time_max for step in steps for source in step.sources]
+        bytes_of = sum(step.size for step in steps)
         is_old = age >= 0 and all(time is not None and now - time > age for time in times)
         is_much = most >= 0 and left - bytes_of >= most
         if not (is_old or is_much):
             break
-        below, left = step.end, left - bytes_of
+        below, left = steps[-1].end, left - bytes_of
         why = f"retention.ms={age}" if is_old else f"retention.bytes={most}"
     return Deletion(below, size - left, why) if below > plan.start else None
 

@@ -17,8 +17,9 @@ from ts_common.json_objects import MAX_INT32, decoding, parse_fields, parse_json
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
 from ts_reader.reading.parallel import in_threads
-from tsctl.restore.documents import Created, PartitionPlan, RestorePlan
+from tsctl.restore.documents import Created, RestorePlan
 from tsctl.restore.new_cluster import LARGEST_REQUEST, PERMISSIVE, NewCluster, create_topics, other_topics
+from tsctl.restore.partition_plan import PartitionPlan
 from tsctl.verify.kafka_cluster import ClusterAway, KafkaCluster, KafkaTopic
 
 SOURCE_SERVERS: Final = "source.bootstrap.servers"

@@ -5,11 +5,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.restored import Ended
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Snapshot
 from ts_common.archive.snapshots import Topic as SnapshotTopic
+from ts_common.archive.tail_logs import TailLogs
 from ts_common.errors import CorruptData, QueryError
 from ts_common.json_objects import MAX_INT64
 from ts_common.model import TopicPartition
@@ -18,10 +20,11 @@ from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive_options import HeldTopic
 from tsctl.restore.commands_for import commands_of
-from tsctl.restore.documents import GroupsPlan, PartitionPlan, RestorePlan, Seed, TopicPlan
+from tsctl.restore.documents import GroupsPlan, RestorePlan, Seed, TopicPlan
 from tsctl.restore.exactly_once import group_notes
 from tsctl.restore.groups import Commits, Lifetimes, newest_commits, plan_groups
 from tsctl.restore.markers import end_transactions
+from tsctl.restore.partition_plan import PartitionPlan
 from tsctl.restore.planning import Planned, new_plan_id, plan_partition, replicas_of
 from tsctl.restore.transactions import Coordinated, naming
 from tsctl.snapshots import snapshot_at
@@ -57,6 +60,7 @@ class Wanted:
         restarted: serving brokers that get them instead; none with a seed, and if all brokers are new.
         aborts_open: as `aborts` of `end_transactions`.
         incarnation: of the topics, as in `OpenArchive.topics`.
+        tail: whether live tails are restored too.
     """
 
     at: int | None
@@ -68,6 +72,7 @@ class Wanted:
     aborts_open: bool = True
     incarnation: str = NEWEST
     restarted: tuple[int, ...] = ()
+    tail: bool = True
 
     @property
     def first(self) -> tuple[int, ...]:
@@ -192,10 +197,15 @@ def make_plan(
     unknown = wanted.ends.keys() - {catalog.keys.partition for _, catalog in catalogs}
     if unknown:
         raise QueryError(f"--end: {', '.join(map(str, sorted(unknown)))}: not in the plan's topics")
-    planned = in_threads(
-        lambda found: plan_partition(found[0].store, found[1], wanted.at, wanted.ends.get(found[1].keys.partition)),
-        catalogs,
-    )
+    # Every commit was read before.
+    tails = {entry.store.location: TailLogs(entry.store, each.keys.cluster) for entry, each in catalogs if wanted.tail}
+
+    def plan_one(found: tuple[HeldTopic, PartitionCatalog]) -> Planned:
+        entry, catalog = found
+        end = wanted.ends.get(catalog.keys.partition)
+        return plan_partition(entry.store, catalog, wanted.at, end, tails.get(entry.store.location))
+
+    planned = in_threads(plan_one, catalogs)
     ended = end_transactions(planned, coordinated, aborts=wanted.aborts_open)
     by_partition = {part.keys.partition: part for part in planned}
     known = {} if snapshots.cluster is None else snapshots.cluster.topics

@@ -12,13 +12,16 @@ from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit_state import CommitState
-from ts_common.archive.fetch import fetch
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.fetch import CHUNK_BYTES
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole as PlannedHole
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.restored import Ended
-from ts_common.archive.segment_metadata import TxnIndexState, known_crc32c
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.segment_metadata import TxnIndexState
+from ts_common.archive.tail_logs import TailLogs
+from ts_common.archive.view import open_view
 from ts_common.errors import CorruptData, QueryError
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader
 from ts_common.log_format.index_files import AbortedTransaction
@@ -28,7 +31,7 @@ from ts_reader.query.timestamps import time_text
 from ts_reader.reading.missing_markers import may_be_lost
 from ts_reader.reading.transactions import find_hidden
 from tsctl.restore.chain import Batch, clean, read_batches, united
-from tsctl.restore.documents import Hole, PartitionPlan, Source, Step
+from tsctl.restore.partition_plan import Hole, PartitionPlan, Step
 from tsctl.restore.transactions import OpenTransaction, Transactions
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
@@ -72,7 +75,7 @@ class Planned:
             stored_end=self.view.end,
             stable=self.stable,
             replicas=tuple(replicas),
-            steps=tuple(map(_step, self.ranges)),
+            steps=tuple(map(Step.of, self.ranges)),
             lost=tuple(self.holes),
             ended=tuple(ended),
             epochs=self.view.epochs.below(self.end),
@@ -88,18 +91,21 @@ def new_plan_id() -> str:
     return secrets.token_hex(8)
 
 
-def plan_partition(store: ObjectStore, catalog: PartitionCatalog, at: int | None, end: int | None) -> Planned:
+def plan_partition(
+    store: ObjectStore, catalog: PartitionCatalog, at: int | None, end: int | None, tails: TailLogs | None = None
+) -> Planned:
     """Return what is restored of a partition, without the ends of its transactions.
 
     Args:
         at: ms since the epoch: the cut is before the first batch with a later timestamp; None for no cut by time.
         end: no offset from it on is restored; None for no such cut. It counts instead of `at`.
+        tails: of the cluster, read after its commits; None to end at the next offset.
 
     Raises:
         QueryError: the commit is lost, or a cut by time removes too many records that are not later.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
     """
-    view = open_view(store, catalog)
+    view = open_view(store, catalog, tails=tails)
     if view.state in {CommitState.MISSING, CommitState.DAMAGED}:
         raise QueryError(f"{view.warning}; or leave the topic out of the plan")
     planned = Planned(store, view, view.end)
@@ -289,15 +295,14 @@ def batches_of(part: Planned, step: ReadRange, damage: Callable[[str], None] = l
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
     """
-    copies = [read_batches(fetch(part.store, copy.key), copy.segment.size, damage) for copy in step.copies]
+    copies = [read_batches(_chunks(part.store, copy), copy.segment.size, damage) for copy in step.copies]
     return clean(united(copies), step.start, step.end, is_first=True)
 
 
-def _step(part: ReadRange) -> Step:
-    sources = (
-        Source(copy.key, copy.segment.size, known_crc32c(copy.metadata), copy.metadata.time_max) for copy in part.copies
-    )
-    return Step(part.start, part.end, tuple(sources))
+def _chunks(store: ObjectStore, copy: SegmentCopy) -> Iterator[bytes]:
+    with copy.reader(store) as reader:
+        while chunk := reader.read(CHUNK_BYTES):
+            yield chunk
 
 
 def _note_copies(part: Planned) -> None:

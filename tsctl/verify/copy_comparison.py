@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
-from ts_common.archive.view import PartitionView
+from ts_common.archive.partition_view import PartitionView
 from ts_common.store.contract import ObjectStore
 from tsctl.scan_options import batch_limit
 from tsctl.verify.coverage import live_end

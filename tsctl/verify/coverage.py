@@ -8,8 +8,8 @@ from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gap_records import merged
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
-from ts_common.archive.view import PartitionView
 from tsctl.verify.findings import Finding
 
 _TIME_KNOTS = 200  # points of a partition; time is a line between them
@@ -39,6 +39,9 @@ class Coverage:
         bytes_by_day: bytes of segments by the UTC day of their newest record, as `2024-01-31`. A segment without that
             time counts for the day when it was written.
         times: (offset, newest record's time in ms) at ends of segments; a subset, both ascending.
+        tail_end: the end of the live tail; None without one.
+        tail_time: ms since the epoch, when the leader's agent requested the high watermarks of its newest pack; None
+            without one.
     """
 
     where: str
@@ -60,6 +63,8 @@ class Coverage:
     bytes_by_day: dict[str, int] = field(default_factory=dict)
     times: tuple[tuple[int, int], ...] = ()
     findings: tuple[Finding, ...] = ()
+    tail_end: int | None = None
+    tail_time: int | None = None
 
     @property
     def directory(self) -> str:

@@ -161,6 +161,27 @@ FOREIGN_OBJECT = FindingKind(
     "An object in the archive's directories has a name that no agent writes. Readers ignore it.",
     "Find out which program writes there. Remove the object if it is not needed.",
 )
+TAIL_DAMAGED = FindingKind(
+    "tail-damaged",
+    _DAMAGED,
+    "An object of a live tail is missing, malformed or not as the index describes it. Readers return none of the "
+    "records from there on until their segment was shipped.",
+    "No action is needed while the cluster runs. If it is lost, restore an older version of the object.",
+)
+TAIL_BEHIND = FindingKind(
+    "tail-behind",
+    _SUSPICIOUS,
+    "The live tail of a partition ends below a high watermark that an agent recorded long ago. A lost cluster would "
+    "lose what is between.",
+    "See what the agent next to the leader reports of its tail (tsctl status, its log).",
+)
+TAIL_LEFT = FindingKind(
+    "tail-left",
+    _INFORMATION,
+    "No index of a live tail leads to some of its objects: an agent was killed during a merge, or its broker was "
+    "removed. Readers ignore them.",
+    "No action is needed: an agent of that broker deletes them. If the broker is removed, delete them below tail/.",
+)
 SNAPSHOT_DAMAGED = FindingKind(
     "snapshot-damaged",
     _DAMAGED,

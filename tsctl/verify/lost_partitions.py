@@ -8,7 +8,7 @@ incarnations: a list without any partition is a finding in an archive without `e
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from ts_common.archive.high_watermarks import brokers_with_ends, read_ends
+from ts_common.archive.high_watermarks import End, brokers_with_ends, read_ends
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import CorruptData, NewerFormat
@@ -20,8 +20,8 @@ from tsctl.verify.findings import Finding
 _STALE_MILLISECONDS = 24 * 3600 * 1000
 
 
-def read_high_watermarks(store: ObjectStore, keys: ClusterKeys) -> dict[str, dict[int, int]] | None:
-    """Return the high watermarks above 0 that agents recorded, by topic and number; None if no agent recorded any.
+def read_high_watermarks(store: ObjectStore, keys: ClusterKeys) -> dict[str, dict[int, End]] | None:
+    """Return the ends above 0 that agents recorded, by topic and number; None if no agent recorded any.
 
     Objects that are a day older than the newest one are left out: their broker can have left the cluster, and retention
     can have removed a topic since. Read them before the directories: a new partition can appear in between.
@@ -37,11 +37,11 @@ def read_high_watermarks(store: ObjectStore, keys: ClusterKeys) -> dict[str, dic
     if not ends:
         return None
     late = max(each.time for each in ends) - _STALE_MILLISECONDS
-    known: dict[str, dict[int, int]] = {}
+    known: dict[str, dict[int, End]] = {}
     for each in (each for each in ends if each.time >= late):
         for partition, end in each.partitions.items():
             if end.high_watermark > 0:
-                known.setdefault(partition.topic, {})[partition.partition] = end.high_watermark
+                known.setdefault(partition.topic, {})[partition.partition] = end
     return known
 
 
@@ -49,7 +49,7 @@ def lost_partitions(
     keys: ClusterKeys,
     incarnations: Incarnations,
     listed: Iterable[PartitionKeys],
-    recorded: Mapping[int, int] | None,
+    recorded: Mapping[int, End] | None,
     old: float,
 ) -> Iterator[Finding]:
     """Yield the partitions of a topic's newest incarnation that have no object.
@@ -57,7 +57,7 @@ def lost_partitions(
     Args:
         incarnations: of the topic.
         listed: the directories of its partitions.
-        recorded: high watermarks above 0, by number; None in an archive where agents recorded none.
+        recorded: ends above 0, by number; None in an archive where agents recorded none.
         old: seconds since the epoch; an incarnation that was opened later may have no object yet.
     """
     topic, directory = incarnations.topic, incarnations.newest_directory
@@ -66,7 +66,9 @@ def lost_partitions(
     if recorded is None and opened and not held and opened[0] < old * 1000:
         key = keys.incarnations(topic)
         yield Finding(PARTITION_MISSING, topic, f"{key} lists {directory}, and no partition of it has an object", key)
-    for number in sorted((recorded or {}).keys() - held):
+    for number, end in sorted((recorded or {}).items()):
+        if number in held:
+            continue
         here = keys.partition(TopicPartition(topic, number), directory)
-        detail = f"an agent recorded the high watermark {(recorded or {})[number]}; no object is below {here.prefix}"
+        detail = f"an agent recorded the high watermark {end.high_watermark}; no object is below {here.prefix}"
         yield Finding(PARTITION_MISSING, here.directory, detail, here.prefix)

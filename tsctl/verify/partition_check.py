@@ -10,9 +10,10 @@ from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import LOG_SUFFIX
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
 from ts_common.archive.small_objects import GAP_BYTES, get_small
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, decode_log_start
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.high_watermarks import End
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
 from ts_common.archive.object_keys import INDEX_SUFFIXES, ClusterKeys, PartitionKeys
@@ -30,6 +31,7 @@ from ts_common.errors import (
     ObjectNotFound,
     SegmentChanged,
 )
+from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import OPERATION_POLICY
 from ts_common.wording import counted
@@ -55,6 +57,7 @@ from tsctl.verify.lost_partitions import lost_partitions, read_high_watermarks
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, check_segment
 from tsctl.verify.snapshot_check import snapshot_findings
+from tsctl.verify.tail_check import CheckedTail, TailCheck
 
 DAY_SECONDS = 86_400.0
 _PARTITIONS_AT_ONCE = 4
@@ -133,6 +136,8 @@ class Verifier:
         self.partitions: frozenset[int] = frozenset()
         self._work: list[tuple[PartitionKeys, Incarnations | None]] = []
         self._findings: list[Finding] = []
+        self._recorded: dict[str, End] = {}  # by the prefix of a partition's directory
+        self._tailed: list[PartitionKeys] = []  # whose commits name a live tail
 
     def find(self) -> int:
         """Find the partitions in scope, and return the number of their directories.
@@ -160,6 +165,9 @@ class Verifier:
             numbers |= {keys.partition.partition for keys in listed} | set(recorded or ())
             incarnations = self._incarnations(topic, listed, self._findings)
             if incarnations is not None:
+                for number, end in (recorded or {}).items():
+                    here = self._keys.partition(TopicPartition(topic, number), incarnations.newest_directory)
+                    self._recorded[here.prefix] = end
                 self._findings += lost_partitions(self._keys, incarnations, listed, recorded, old)
             wanted = [keys for keys in listed if self._scope.wants(topic, keys.partition.partition)]
             self._work += [(keys, incarnations) for keys in wanted]
@@ -183,7 +191,20 @@ class Verifier:
                 )
             finally:
                 segments.shutdown(wait=False, cancel_futures=True)
-        return Verified(tuple(coverage for coverage in found if coverage is not None), tuple(findings))
+        coverages = [coverage for coverage in found if coverage is not None]
+        return Verified(tuple(self._with_tails(coverages)), tuple(findings))
+
+    def _with_tails(self, coverages: Iterable[Coverage]) -> Iterator[Coverage]:
+        """Yield the coverages with the live tails, which are read after all commits."""
+        now, scope = self._clock(), self._scope
+        check = TailCheck(self._store, self._keys, scope.depth, now, now - scope.in_flight_seconds, scope.stuck_seconds)
+        if scope.all_topics:
+            self._findings += check.logs()
+        found = check.partitions(self._tailed, self._recorded) if self._tailed else {}
+        for coverage in coverages:
+            tail = found.get(coverage.prefix, CheckedTail())
+            findings = (*coverage.findings, *tail.findings)
+            yield replace(coverage, tail_end=tail.end, tail_time=tail.time, findings=findings)
 
     def _incarnations(
         self, topic: str, listed: Sequence[PartitionKeys], findings: list[Finding]
@@ -221,6 +242,8 @@ class Verifier:
         copies = self._look_at_segments(listing, where, findings, pool, threads)
         findings = joined_frozen(self._without_expired(keys, findings), listing.catalog, where)
         commit = listing.catalog.commit
+        if isinstance(commit, Commit) and commit.live is not None:
+            self._tailed.append(keys)
         if (
             incarnations is not None
             and "~" not in keys.directory

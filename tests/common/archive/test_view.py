@@ -12,9 +12,10 @@ from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import SegmentMetadata
-from ts_common.archive.view import PartitionView, living_line, open_view
+from ts_common.archive.view import living_line, open_view
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 

@@ -16,8 +16,8 @@ from tests.matrix import cases, sampled
 from tests.reader.archives import ScannedArchive
 from tests.reader.decode.decoded_rows import Row, decoded
 from tests.reader.test_views import compacted_differently, of_two_leaders, with_dead_tail, with_lost_marker
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange, with_spares
-from ts_common.archive.view import PartitionView
 from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_endpoint.records.encoding import MOST_DELTA

@@ -5,7 +5,8 @@ from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.read_log import ReadLog
 from ts_common.model import TopicPartition
-from ts_reader.following.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
+from ts_reader.following.commit_snapshot import CommitSnapshot, TopicSnapshot
+from ts_reader.following.ends import PartitionEnd
 from ts_reader.following.offset import StreamOffset
 from ts_reader.following.progress import (
     advance,

@@ -12,7 +12,7 @@ from tests.made_views import view_of
 from tests.transactions import ABORT, data, ended
 from ts_common.archive.high_watermarks import End, Ends
 from ts_common.archive.object_keys import SegmentName
-from ts_common.archive.view import PartitionView
+from ts_common.archive.partition_view import PartitionView
 from ts_common.errors import QueryError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition

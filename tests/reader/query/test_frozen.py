@@ -13,8 +13,9 @@ from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import MadeArchive, batches
 from tests.made_cold import STEP, ColdArchive, cold_archive
 from ts_common.archive.catalog import read_catalog
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.errors import ObjectFrozen
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.thaw_state import ThawState, ThawTier

@@ -20,10 +20,11 @@ from ts_common.archive.catalog import PartitionCatalog, read_catalog, read_commi
 from ts_common.archive.commit import Commit, Lineage
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.sealed_objects import SealedRange, SealJson
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.unsealing import change_tokens, unsealed
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import open_view
 from ts_common.errors import PreconditionFailed
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.wrappers.unconditional import UnconditionalStore

@@ -13,17 +13,18 @@ from tests.tsctl.running import Run
 
 # Stops after the first bytes of a segment until the test ends it.
 STOPPED = """
-import importlib, signal, sys, threading
+import signal, sys, threading
+from ts_common.archive.fetch import ResumableReader
 from tsctl import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background has it ignored,
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and under nohup this one
-module = importlib.import_module("tsctl.commands.get")
-fetch = module.fetch
-def stopping(store, key):
-    yield next(iter(fetch(store, key)))[:10]
-    print("writing", flush=True)
-    threading.Event().wait()
-module.fetch = stopping
+read = ResumableReader.read
+def stopping(reader, size):
+    if reader._position > 0:
+        print("writing", flush=True)
+        threading.Event().wait()
+    return read(reader, 10)
+ResumableReader.read = stopping
 sys.argv = ["tsctl", *sys.argv[1:]]
 cli.main()
 """

@@ -73,6 +73,21 @@ def test_an_agent_that_is_not_well_makes_status_1(well: str, ill: str, run: Run)
     assert row.endswith("the high watermark")
 
 
+def test_the_row_of_an_agent_has_how_late_its_live_tail_is(run: Run, tmp_path: Path) -> None:
+    """The latest of its logs counts; an agent without a tail, or of an earlier release, has none."""
+    logs = [
+        {"log": "1", "lag_seconds": 0.4, "failing": ""},
+        {"log": "1.secret", "lag_seconds": 75.2, "failing": "AccessDenied"},
+    ]
+    for tail, shown in ((logs[:1], "0s behind"), (logs, "1m 15s behind, 1 log failing"), ([], "-"), ([{}], "unknown")):
+        with answering(200, json.dumps({**WELL, "tail": tail}).encode()) as address:
+            names, row = run("status", address).out.splitlines()
+            run("status", address, "--html", tmp_path / "fleet.html")
+        assert row[names.index("TAIL") :].startswith(shown)
+        page = (tmp_path / "fleet.html").read_text()
+        assert (f'<td class="">{shown}</td>' in page) == (shown != "-")
+
+
 def test_u35_an_agent_with_a_stuck_partition_makes_status_1(run: Run) -> None:
     """It is healthy and ready, because a restart would not help; its row has the number of stuck partitions."""
     with answering(200, json.dumps({**WELL, "stuck": 3}).encode()) as stuck:

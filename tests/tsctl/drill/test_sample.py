@@ -7,7 +7,8 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.restored import Ended, Outcome
 from ts_common.model import TopicPartition
 from tsctl.drill.sample import newest
-from tsctl.restore.documents import GroupsPlan, Hole, PartitionPlan, RestorePlan, Source, Step, TopicPlan
+from tsctl.restore.documents import GroupsPlan, RestorePlan, TopicPlan
+from tsctl.restore.partition_plan import Hole, PartitionPlan, Source, Step
 
 HOUR = 3_600_000
 PARTITION = TopicPartition("t", 0)

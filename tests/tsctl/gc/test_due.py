@@ -12,8 +12,8 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.segment_metadata import SegmentMetadata
-from ts_common.archive.view import PartitionView
 from ts_common.model import TopicPartition
 from tsctl.gc.due import Limit, Rule, due, record_time
 

@@ -7,7 +7,8 @@ from tests.tsctl.restore.test_loss import NOW, part
 from ts_common.archive.restored import Ended, Outcome
 from ts_common.archive.snapshots import Acl, Broker, ClusterSnapshot, Quota, User
 from tsctl.restore.commands_for import commands_of
-from tsctl.restore.documents import GroupsPlan, Hole, RestorePlan, TopicPlan
+from tsctl.restore.documents import GroupsPlan, RestorePlan, TopicPlan
+from tsctl.restore.partition_plan import Hole
 from tsctl.restore.texts import plan_text
 
 SNAPSHOT = ClusterSnapshot(

@@ -19,9 +19,10 @@ from ts_common.log_format.markers import read_markers
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.restore.chain import read_batches
-from tsctl.restore.documents import PartitionPlan, Staged
+from tsctl.restore.documents import Staged
 from tsctl.restore.fetching import PartitionFetch
 from tsctl.restore.markers import end_transactions
+from tsctl.restore.partition_plan import PartitionPlan
 from tsctl.restore.planning import Planned, plan_partition
 from tsctl.restore.transactions import Coordinated
 

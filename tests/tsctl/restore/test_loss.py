@@ -4,8 +4,8 @@ import pytest
 
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import QueryError
-from tsctl.restore.documents import PartitionPlan, Source, Step
 from tsctl.restore.loss import due_by_retention
+from tsctl.restore.partition_plan import PartitionPlan, Source, Step
 
 NOW = 10_000_000
 

@@ -26,7 +26,7 @@ from ts_common.archive.restored import Outcome
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
 from ts_common.errors import ConfigurationError, CorruptData, QueryError, TransientError
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import Created, GroupsPlan, Hole, PartitionPlan, RestorePlan, TopicPlan
+from tsctl.restore.documents import Created, GroupsPlan, RestorePlan, TopicPlan
 from tsctl.restore.mirror import (
     POSITIONS,
     Facts,
@@ -39,6 +39,7 @@ from tsctl.restore.mirror import (
     stable_end,
 )
 from tsctl.restore.new_cluster import PERMISSIVE, NewCluster
+from tsctl.restore.partition_plan import Hole, PartitionPlan
 from tsctl.restore.restore_directory import RestoreDirectory
 from tsctl.verify.kafka_cluster import KafkaCluster, KafkaRecord, KafkaTopic
 

@@ -17,8 +17,9 @@ from tests.tsctl.restore.test_loss import part
 from tests.tsctl.running import runner
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
-from tsctl.restore.documents import Done, GroupsPlan, HostRecord, Replica, RestorePlan, Source, Step, TopicPlan
+from tsctl.restore.documents import Done, GroupsPlan, HostRecord, Replica, RestorePlan, TopicPlan
 from tsctl.restore.new_cluster import UNLIMITED, NewCluster, check_offsets, configure_topics, create_topics
+from tsctl.restore.partition_plan import Source, Step
 from tsctl.restore.restore_directory import RestoreDirectory
 from tsctl.verify.kafka_cluster import ClusterAway, KafkaCluster
 
