@@ -101,11 +101,12 @@ def _start_agent(screen: Screen, cluster: LocalCluster) -> AgentProcess:
         "storage.service.endpoint.url": LOCATION,
         "ts.segment.uploader.s3.prefix.entropy.bits": str(ENTROPY_BITS),
         "ts.segment.uploader.kafka.topics.include": TOPIC,
+        "ts.segment.uploader.tail.interval.ms": "1000",
     }
     write_config(config_dir, CLUSTER, settings)
     broker = cluster.brokers[1]
     agent = AgentProcess(cluster.directory / "agent", cluster.logs, config_dir, broker.server_properties, CLUSTER)
-    screen.section("The agent starts on the broker's host; its configuration is three lines", "agent")
+    screen.section("The agent starts on the broker's host; its configuration is four lines", "agent")
     screen.code([f"{key}={value}" for key, value in settings.items()])
     agent.start()
     screen.say(f"It answers on http://{agent.address}/healthz and /metrics.")
