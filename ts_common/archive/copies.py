@@ -5,6 +5,7 @@ cache lacks it reads the metadata of the `.log`, and of a Java uploader's segmen
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ _Out = TypeVar("_Out")
 _HEAD_THREADS: Final = 8  # a HEAD waits for the network, not for the processor
 # Up to this many requests are sent one after the other: a caller with many partitions reads several in parallel.
 _FEW: Final = 4
+_FEW_ENTRIES: Final = 16  # of a cache object; more cost more than all
 _WAITS: Final = CallWaits()  # over a directory threads would compete for the processor
 
 
@@ -190,7 +192,9 @@ def _read_cache_objects(
 ) -> Callable[[StoredSegment], SegmentMetadata | None]:
     """Read the cache objects of these segments, and return a function that finds a segment's metadata in them."""
     wanted = cache_objects_for(cache_objects, {segment.name.base for segment in segments}) if cache_objects else []
-    read = _each(lambda first: _read_cache_object(store, keys, first), wanted)
+    counts = Counter(bisect_right(wanted, segment.name.base) - 1 for segment in segments)
+    few = [counts[at] <= _FEW_ENTRIES for at in range(len(wanted))]
+    read = _each(lambda each: _read_cache_object(store, keys, *each), list(zip(wanted, few, strict=True)))
 
     def find(segment: StoredSegment) -> SegmentMetadata | None:
         at = bisect_right(wanted, segment.name.base) - 1
@@ -200,11 +204,11 @@ def _read_cache_objects(
     return find
 
 
-def _read_cache_object(store: ObjectStore, keys: PartitionKeys, first: int) -> CacheObject | None:
-    """Return a cache object; None if it is missing, damaged, frozen or of a later release."""
+def _read_cache_object(store: ObjectStore, keys: PartitionKeys, first: int, few: bool) -> CacheObject | None:
+    """Return a cache object; None if it is missing, damaged, frozen or of a later release; `few` as of it."""
     key = keys.cache_object(first)
     try:
-        return CacheObject(get_small(store, key, CACHE_OBJECT_BYTES)[0], keys, key)
+        return CacheObject(get_small(store, key, CACHE_OBJECT_BYTES)[0], keys, key, few=few)
     except (ObjectNotFound, CorruptData, NewerFormat, ObjectFrozen) as error:
         log.warning("metadata_cache_unusable", key=key, reason=str(error))
         return None

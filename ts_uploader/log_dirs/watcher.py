@@ -107,6 +107,7 @@ class LogDirectoryWatcher:
         # The last listings of each partition by the name of its directory, which a scan need not parse then, and the
         # errors of each log dir; from `run` on only its thread uses them.
         self._known: dict[str, tuple[Listing, ...]] = {}
+        self._several: set[str] = set()  # of these, the names with several listings
         self._deleted = DeletedDirectories(self._log_dirs, wanted, emit, checkpoint_seconds, unnamed)
         self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
         self._watched: set[Path] = set()
@@ -147,7 +148,7 @@ class LogDirectoryWatcher:
             else:
                 for partition in partitions:
                     self._scan_partition(partition)
-            if checkpoints and any(len(listings) > 1 for listings in self._known.values()):
+            if checkpoints and self._several:
                 everything = True  # the checkpoints of all log dirs decide together which of several directories counts
             for log_dir in self._log_dirs if everything else checkpoints:
                 self._read_checkpoint(log_dir)
@@ -328,14 +329,14 @@ class LogDirectoryWatcher:
         known = {listing.log_dir: listing for listing in self._known.get(name, ())}
         listings, failed = self._listings(partition, places, known)
         if failed and known:  # the next scan does not skip it
-            self._known[name] = tuple(replace(listing, whole=False) for listing in known.values())
+            self._remember(name, [replace(listing, whole=False) for listing in known.values()])
         if not listings:
             if complete and not failed:
                 self._gone(partition)
             return
         if {listing.identity for listing in known.values()} - {listing.identity for listing in listings}:
             self._deleted.report(self._known)
-        self._known[name] = tuple(listings)
+        self._remember(name, listings)
         if len(listings) == 1:
             self._emit(listings[0])
             self._look_again(listings[0], changed=everything and bool(known))
@@ -344,6 +345,17 @@ class LogDirectoryWatcher:
             directories = [str(listing.directory) for listing in listings]
             log.warning("partition_has_several_directories", directories=directories)
         self._emit(SeveralDirectories(partition, tuple(listings)))
+
+    def _remember(self, name: str, listings: Sequence[Listing]) -> None:
+        """Keep the last listings of a partition; none of one without a directory."""
+        if listings:
+            self._known[name] = tuple(listings)
+        else:
+            self._known.pop(name, None)
+        if len(listings) > 1:
+            self._several.add(name)
+        else:
+            self._several.discard(name)
 
     def _listings(
         self, partition: TopicPartition, places: Sequence[Path], known: Mapping[Path, Listing]
@@ -381,7 +393,7 @@ class LogDirectoryWatcher:
             self._looks.pop(partition, None)
         if str(partition) in self._known:
             self._deleted.report(self._known)
-            del self._known[str(partition)]
+            self._remember(str(partition), ())
             self._emit(DirectoryGone(partition))
 
     def _read_checkpoint(self, log_dir: Path) -> None:

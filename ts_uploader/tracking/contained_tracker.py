@@ -127,8 +127,13 @@ class ContainedTracker:
             touched = {*touched, *self._tracker.partitions}
         found = {each: self._contained(each, partial(self._tracker.backlog_of, each), None) for each in touched}
         if found:
-            waiting = {**self._backlog, **found}
-            self._backlog = {each: backlog for each, backlog in waiting.items() if backlog is not None}
+            waiting = dict(self._backlog)  # a copy needs no hash, which Python computes for ten thousand partitions
+            for each, backlog in found.items():
+                if backlog is None:
+                    waiting.pop(each, None)
+                else:
+                    waiting[each] = backlog
+            self._backlog = waiting
         stopped = {
             partition: Backlog(one.listing, None, 0, None, None, hole=False, wait=Wait(WaitReason.DEFECT, one.reason))
             for partition, one in self._stopped.items()

@@ -57,7 +57,7 @@ class MadeLeadership(LeadershipSource):
             if self._reads() or time.monotonic() >= next_poll:
                 reported = frozenset()
                 next_poll = time.monotonic() + self.poll_seconds
-            for partition in wanted - reported:
+            for partition in wanted - reported if wanted is not reported else ():
                 leadership = self._led.get(partition)
                 self.emit(NotLed(partition) if leadership is None else Led(partition, leadership))
             reported = wanted

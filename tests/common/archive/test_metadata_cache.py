@@ -1,8 +1,10 @@
 """The content of a cache object, and content that is rejected."""
 
+import json
 from dataclasses import replace
 
 import pytest
+from awscrt.checksums import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ from ts_common.archive.metadata_cache import (
 )
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import MAX_EPOCHS, SegmentMetadata, TxnIndexState
-from ts_common.errors import CorruptData
+from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
@@ -55,6 +57,34 @@ def test_a_cache_object_returns_what_was_written(entries: list[CacheEntry]) -> N
         assert cache_object.find(entry.name, entry.size, entry.etag) == entry.metadata
 
 
+@given(ENTRIES, st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_a_few_entries_are_found_without_the_others(entries: list[CacheEntry], separators: tuple[str, str]) -> None:
+    """This also holds if another program wrote the object with other spaces, and for objects that have no entry."""
+    fields = json.loads(encode_cache_object(KEYS, entries).partition(b"\n")[2])
+    body = json.dumps(fields, separators=separators).encode()
+    cache_object = CacheObject(b"%08x\n%b\n" % (crc32c(body), body), KEYS, KEY, few=True)
+    for entry in entries:
+        assert cache_object.find(entry.name, entry.size, entry.etag) == entry.metadata
+        assert cache_object.find(replace(entry.name, epoch=77, crc32c=1), entry.size, entry.etag) is None
+
+
+def test_a_few_entries_of_a_later_version_are_not_read() -> None:
+    """Its number can be the last field."""
+    body = encode_cache_object(KEYS, [ONE]).partition(b"\n")[2][:-2] + b',"version":2}'
+    with pytest.raises(NewerFormat, match=KEY):
+        CacheObject(b"%08x\n%b\n" % (crc32c(body), body), KEYS, KEY, few=True)
+
+
+def test_a_damaged_entry_is_not_found_and_the_next_one_is() -> None:
+    """Its checksum is that of the damaged text, as if a program had written it so."""
+    other = replace(ONE, name=SegmentName(10))
+    for damage in (b"[3,0]", b'["3",0]', b"[[3", b'"\\ud800"', b"[" * 900 + b"]" * 900):
+        body = encode_cache_object(KEYS, [ONE, other]).partition(b"\n")[2][:-1].replace(b"[[3,0]]", damage, 1)
+        cache_object = CacheObject(b"%08x\n%b\n" % (crc32c(body), body), KEYS, KEY, few=True)
+        assert cache_object.find(ONE.name, ONE.size, ONE.etag) is None, damage
+        assert cache_object.find(other.name, ONE.size, ONE.etag) == ONE.metadata, damage
+
+
 def test_an_entry_with_more_epochs_than_a_writer_writes_is_not_accepted() -> None:
     """A cache object has room for tens of thousands, and a reader compares each with the commit's epochs."""
     assert ONE.metadata is not None
@@ -81,16 +111,18 @@ def test_one_flipped_bit_anywhere_is_noticed(entries: list[CacheEntry], data: st
 @pytest.mark.parametrize("text", [b"", b"\n", b"00000000\n{}\n", b"3f9a0b1c\n", b"\xff\xfe", b"00000000", b"{}"])
 def test_what_is_no_cache_object_is_refused(text: bytes) -> None:
     """The message names the object."""
-    with pytest.raises(CorruptData, match=KEY):
-        CacheObject(text, KEYS, KEY)
+    for few in (False, True):
+        with pytest.raises(CorruptData, match=KEY):
+            CacheObject(text, KEYS, KEY, few=few)
 
 
 def test_a_cache_object_of_another_partition_or_incarnation_is_refused() -> None:
     """An operator or a tool copied it to another partition."""
     text = encode_cache_object(KEYS, [ONE])
     for foreign in (TopicPartition("t", 1), TopicPartition("t2", 0)):
-        with pytest.raises(CorruptData, match="it belongs to t-0"):
-            CacheObject(text, ClusterKeys("c").partition(foreign), KEY)
+        for few in (False, True):
+            with pytest.raises(CorruptData, match="it belongs to t-0"):
+                CacheObject(text, ClusterKeys("c").partition(foreign), KEY, few=few)
     with pytest.raises(CorruptData, match="it belongs to t-0"):
         CacheObject(text, ClusterKeys("c").partition(TopicPartition("t", 0), "t~id"), KEY)
 

@@ -24,9 +24,10 @@ import io
 import os
 import pwd
 import uuid
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from ts_common.errors import (
@@ -54,10 +55,11 @@ from ts_common.store.deletions import Deletions, delete_each
 from ts_common.store.directory.listing import (
     ABSENT,
     LinkRefused,
+    file_names_in,
     has_object,
     infos_of,
     names_in,
-    parts_in,
+    parts_outside,
     wanted,
     with_slashes,
 )
@@ -214,19 +216,18 @@ class FileStore(ObjectStore):
         with self._translated("list", prefix):
             self._require_root()
             path = f"{self._below(file_name(prefix))}/"
-            parts = parts_in(path)
-        ranges = skipped(()) if len(parts) >= after else ()
+            names = file_names_in(path)
+        is_long = len(list(islice(filter(part_of, names), after))) == after
+        ranges = skipped(()) if is_long else ()
         if not ranges:
             yield from self._listed(prefix, "")
             return
-        left, low = list[str](), 0
-        for first, last in ranges:
-            left += parts[low : bisect_left(parts, first[len(prefix) :])]
-            low = bisect_left(parts, last[len(prefix) :])
+        left = parts_outside(names, [(first[len(prefix) :], last[len(prefix) :]) for first, last in ranges])
         with self._translated("list", prefix):
-            names = sorted(with_slashes(path, (*left, *parts[low:])))
+            names = sorted(with_slashes(path, left))
+        bounds, ends = [bound for each in ranges for bound in each], {last for _, last in ranges}
         for info in self._walked(prefix, names):
-            if not any(first <= info.key <= last for first, last in ranges):
+            if bisect_right(bounds, info.key) % 2 == 0 and info.key not in ends:
                 yield info
 
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:

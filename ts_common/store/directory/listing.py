@@ -6,9 +6,10 @@ properties five.
 
 import os
 import stat
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Final
 
 from ts_common.errors import OperatorError
@@ -16,6 +17,7 @@ from ts_common.store.contract import ObjectInfo
 from ts_common.store.directory.objects import info_of
 from ts_common.store.file_names import file_name, part_of
 
+_BEGINNINGS: Final = 1_000
 ABSENT: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -42,20 +44,40 @@ def names_in(directory: str) -> list[str]:
         return []
 
 
-def parts_in(directory: str) -> list[str]:
-    """Return what `names_in` returns in its order, but subdirectories without a slash: a third less work."""
+def file_names_in(directory: str) -> list[str]:
+    """Return the names of the files and subdirectories in a directory, in no order; none if it does not exist."""
     try:
-        parts = sorted(os.listdir(directory))
+        return os.listdir(directory)
     except ABSENT:
         return []
-    first, stop = bisect_left(parts, "."), bisect_left(parts, "/")
-    visible = [part for name in parts[first:stop] if (part := part_of(name))]
-    parts[first:stop] = []
-    return sorted((*parts, *visible)) if visible else parts
+
+
+def parts_outside(names: Sequence[str], ranges: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the parts of keys with these file names that begin in none of the ranges, in no order.
+
+    To sort three million names would cost a second. The first digits of nearly all of them are within a range.
+
+    Args:
+        ranges: `[first, last)`, ascending and disjoint. Files of the driver begin with a dot, and are below each first.
+    """
+    bounds = [bound for first, last in ranges if first > "/" for bound in (first, last)]
+    digits, within = _digits_within(bounds)
+    left = (name for name in names if name[:digits] not in within)
+    return [part for name in left if bisect_right(bounds, name) % 2 == 0 and (part := part_of(name))]
+
+
+def _digits_within(bounds: Sequence[str]) -> tuple[int, set[str]]:
+    """Return a number of digits, and up to a thousand such beginnings: all names with one of them are in the ranges."""
+    if len({len(bound) for bound in bounds}) != 1 or not "".join(bounds).isdecimal():
+        return 0, set()
+    digits = len(bounds[0]) - len(str((int(bounds[-1]) - int(bounds[0])) // _BEGINNINGS))
+    numbers = [int(bound[:digits] or "0") for bound in bounds]
+    within = chain.from_iterable(map(range, (first + 1 for first in numbers[::2]), numbers[1::2]))
+    return digits, {f"{number:0{digits}d}" for number in within}
 
 
 def with_slashes(directory: str, parts: Iterable[str]) -> list[str]:
-    """Return names that `parts_in` found as `names_in` returns them; those that do not exist are left out."""
+    """Return parts as `names_in` returns them; those that do not exist are left out."""
     found = []
     for part in parts:
         with suppress(*ABSENT):

@@ -55,9 +55,8 @@ class _BoundedSession:
         finally:
             body.close()
             body.release_conn()
-        raw: Any = _Read(content)
-        headers: Any = response.headers
-        return AWSResponse(response.url, response.status_code, headers, raw)
+        response.raw = _Read(content)
+        return response
 
     def close(self) -> None:
         """Close the connections."""
