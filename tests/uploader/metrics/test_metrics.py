@@ -153,7 +153,7 @@ def test_every_error_that_a_task_may_end_with_has_a_reason_of_its_own() -> None:
     ]
     made = [found("c", ["p"]) if found is errors.ConfigurationError else found("x") for found in classes]
     reasons = {type(error).__name__: failure_reason(error) for error in (*made, OSError(5, "x"))}
-    unnamed = {"AddressInUse", "BatchTooLarge", "QueryError", "LineageUnsettled"}  # of a start, and of readers
+    unnamed = {"AddressInUse", "BatchTooLarge", "QueryError", "LineageUnsettled", "ShorterView"}  # not of a task
     assert {name for name, reason in reasons.items() if reason in {"other", "rejected"}} == unnamed
     named = [reason for name, reason in reasons.items() if name not in unnamed]
     assert len(set(named)) == len(named)
