@@ -380,6 +380,11 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
             key = str(problem["loc"][0])
             message = problem["msg"].removeprefix("Value error, ")
             problems.append(f"{key}={known.get(key, '')}: {message[0].lower()}{message[1:]}")
+    if config is not None and config.tail_interval_ms and not config.conditional_writes:
+        problems.append(
+            "ts.segment.uploader.tail.interval.ms: a live tail needs conditional writes; remove it, or "
+            "storage.service.conditional.writes=false"
+        )
     if config is None or problems:
         raise ConfigurationError(source, sorted(problems))
     return config, tuple(warnings)

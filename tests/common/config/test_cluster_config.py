@@ -64,6 +64,9 @@ def test_a_topic_has_a_live_tail_if_it_is_shipped_and_selected() -> None:
     assert [config.tails(topic) for topic in ("clicks", "secret", "bulk-1")] == [True, False, False]
     assert [config.tail_group(topic) for topic in ("clicks", "salary", "pay-1")] == [None, "all-pay", "all-pay"]
     assert not parse_config(selected, "prod.properties")[0].tails("clicks")
+    unconditional = {f"{prefix}tail.interval.ms": "700", "storage.service.conditional.writes": "false"}
+    with pytest.raises(ConfigurationError, match="a live tail needs conditional writes"):
+        parse_config(unconditional, "prod.properties")
     with pytest.raises(ConfigurationError, match="'a/b' is no name of a group"):
         parse_config({f"{prefix}tail.group.a/b": "x"}, "prod.properties")
 
