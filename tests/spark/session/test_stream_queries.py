@@ -19,9 +19,12 @@ from pyspark.sql import SparkSession
 from dev.local.oracle import OracleRecord
 from dev.local.waiting import wait_for
 from tests.made_archive import batches, steps
+from tests.made_tail import MadeTail, entry
 from tests.spark.archives import Archive, oracle_records
 from tests.spark.session.conftest import CODECS, Shipped
 from ts_common.archive.catalog import read_catalog
+from ts_common.archive.commit import Live
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.model import TopicPartition
 from ts_common.store.factory import open_store
 from ts_reader.following.checkpoint import read_checkpoint
@@ -45,6 +48,31 @@ def read_available(spark: SparkSession, archive: Archive, folder: Path, **option
     writer = table.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     writer.option("path", str(folder / "sink")).trigger(availableNow=True).start().awaitTermination()
     return sorted(row.offset for row in spark.read.parquet(str(folder / "sink")).select("offset").collect())
+
+
+def test_a_live_tail_is_read_once_before_and_after_its_segment_closes(
+    spark: SparkSession, archive: Archive, tmp_path: Path
+) -> None:
+    """By a stream and by a query; with tail=false closed segments only."""
+    tail = MadeTail(archive)
+
+    def commit(next_offset: int) -> None:
+        epochs = EpochHistory(((0, next_offset),))
+        archive.commit("t", next_offset, live=Live("1", (), epochs), last_stable_offset=next_offset, highest_base=base)
+
+    base = 0
+    archive.put_segment("t", 0, batches(*steps(0, 100)))
+    commit(100)
+    tail.put(entry(archive, "t", 100, batches((100, 110))))
+    assert read_available(spark, archive, tmp_path) == [*range(110)]
+    tail.put(entry(archive, "t", 110, batches((110, 120))))
+    base = 100
+    archive.put_segment("t", 100, batches((100, 110), (110, 115)))
+    commit(115)
+    assert read_available(spark, archive, tmp_path) == [*range(120)]
+    for name, end in (("true", 120), ("false", 115)):
+        reader = spark.read.format("kafka_segments").options(**archive.options(subscribe="t", tail=name))
+        assert sorted(row.offset for row in reader.load().select("offset").collect()) == [*range(end)]
 
 
 @pytest.fixture(params=["false", pytest.param("true", marks=pytest.mark.full)])
