@@ -21,6 +21,7 @@ class TailState:
         beginning: of these, those that have not reached their high watermark yet.
         lag_seconds: since when the oldest record is acknowledged that no pack has, of the others; 0 without one.
         newest: when the high watermarks of the newest pack were requested, seconds since the epoch; None before it.
+        undeleted: why merged packs are not deleted; empty while they are.
     """
 
     log: str
@@ -32,6 +33,7 @@ class TailState:
     beginning: int = 0
     lag_seconds: float = 0.0
     newest: float | None = None
+    undeleted: str = ""
 
     @property
     def late(self) -> str | None:
@@ -42,6 +44,8 @@ class TailState:
             return f"the broker's checkpoints count, some five seconds late, because {self.denied}"
         if self.lag_seconds >= LATE_SECONDS:
             return f"the oldest record that no pack of log {self.log} has is {self.lag_seconds:.0f} s old."
+        if self.undeleted:
+            return f"merged packs of log {self.log} are not deleted: {self.undeleted}"
         return None
 
 

@@ -53,7 +53,7 @@ class HighWatermarks:
         """Return the high watermarks that differ from the last answer, each in the leader epoch of its partition.
 
         Args:
-            leader_epochs: an object that no caller changes later.
+            leader_epochs: an object that no caller changes later. With another one, all high watermarks are returned.
 
         Raises:
             NoAnswer, LoginRejected, CorruptData, UnsupportedRequest, ConfigurationError: as `BrokerConnection`. The
@@ -62,11 +62,9 @@ class HighWatermarks:
         if leader_epochs is not self._epochs or self._connection is None:
             self._epochs = leader_epochs
             self._requests = OffsetRequests(leader_epochs, LATEST)
-            before, self._known = self._known, {}
+            self._known = {}
             for name, epoch in leader_epochs.items():
-                last = before.get(name.topic, {}).get(name.partition, [epoch, -1])
-                same = self._connection is not None and last[0] == epoch
-                self._known.setdefault(name.topic, {})[name.partition] = last if same else [epoch, -1]
+                self._known.setdefault(name.topic, {})[name.partition] = [epoch, -1]
         try:
             if self._connection is None:
                 self._connection = BrokerConnection(self._security(), _ANSWER_SECONDS, opening=self._opening)

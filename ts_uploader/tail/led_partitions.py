@@ -30,6 +30,7 @@ class LedPartition:
     """One partition in one leadership.
 
     Attributes:
+        identity: device and inode of the directory.
         epoch: leader epoch of the leadership.
         own: this leadership's newest commit; None while it is not known.
         high: its high watermark, as last answered; -1 before that.
@@ -40,6 +41,7 @@ class LedPartition:
 
     partition: TopicPartition
     directory: Path
+    identity: tuple[int, int]
     epoch: int
     own: OwnCommit | None = None
     high: int = -1
@@ -64,8 +66,8 @@ class LedPartition:
         """Continue with a later commit of this leadership."""
         before, self.own = self.own, own
         following = own.commit.next_offset
-        went_back = before is None or before.commit.next_offset > following
-        if before is None or went_back or own.commit.lineage != before.commit.lineage:
+        is_other = before is None or before.commit.next_offset > following or before.keys != own.keys
+        if before is None or is_other or own.commit.lineage != before.commit.lineage:
             self._log = None
         elif self._log is not None and following > self._log.end:
             self.continue_at(following)
@@ -124,13 +126,13 @@ class LedPartitions:
         """Accept the tracker's view of all partitions that this broker leads."""
         if backlog is self._seen:
             return
-        seen, self._seen = self._seen, backlog
-        is_changed = False
+        seen, is_changed = self._seen, False
         for partition, known in backlog.items():
             if known is not seen.get(partition):
                 is_changed |= self._update(partition, known, now)
         for partition in self._led.keys() - backlog.keys():
             is_changed |= self._drop(partition)
+        self._seen = backlog
         if is_changed:
             self._epochs = {partition: led.epoch for partition, led in self._led.items()}
 
@@ -169,10 +171,11 @@ class LedPartitions:
         if epoch is None or not self._selects(partition.topic):
             return self._drop(partition)
         led = self._led.get(partition)
-        is_new = led is None or (led.epoch, led.directory) != (epoch, known.listing.directory)
+        listing = known.listing
+        is_new = led is None or (led.epoch, led.directory, led.identity) != (epoch, listing.directory, listing.identity)
         if led is None or is_new:
             self._drop(partition)
-            led = self._led[partition] = LedPartition(partition, known.listing.directory, epoch)
+            led = self._led[partition] = LedPartition(partition, listing.directory, listing.identity, epoch)
         own = self._own(position, epoch)
         if own is not None and (led.own is None or own.commit is not led.own.commit):
             led.take_commit(own)

@@ -19,7 +19,7 @@ from typing import Final
 
 from awscrt.checksums import crc32c
 
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, pack_number
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_pack import HEAD_BYTES, PackHead, encode_pack
 from ts_common.errors import CorruptData
@@ -33,6 +33,7 @@ _LEVELS: Final = 4
 _OBJECT_BYTES: Final = 256 << 20
 _JOINED_BYTES: Final = 8 << 20  # a reader begins at the first byte of an entry
 _LARGE_BYTES: Final = 4 << 20
+_MOVED_BYTES: Final = 512 << 20  # of a level in one merge: meanwhile packs wait for theirs
 _PIECE: Final = 1 << 20
 _MILLISECONDS: Final = 1000
 Needs = Callable[[TailEntry], bool]
@@ -86,13 +87,19 @@ def plan_merge(log: PackLog, needs: Needs) -> MergePlan | None:
     due = _due(log)
     if due is None:
         return None
-    levels = [*log.levels, *[Level((), "")] * (due + 1 - len(log.levels))]
-    packs, moved = tuple(pack.name for pack in log.packs), [row for pack in log.packs for row in pack.rows]
-    if due > 0:
-        packs, moved = (), [*levels[due - 1].rows]
-        levels[due - 1] = Level((), "")
-    levels[due] = replace(levels[due], rows=tuple(filter(needs, levels[due].rows)))
-    return MergePlan(log.reads, log.number, packs, due, tuple(filter(needs, moved)), tuple(levels), frozenset({due}))
+    source, target = due
+    levels = [*log.levels, *[Level()] * (target + 1 - len(log.levels))]
+    changed = {target}
+    if source is None:
+        packs, moved = tuple(pack.name for pack in log.packs), [row for pack in log.packs for row in pack.rows]
+    else:
+        packs, moved = (), _oldest(levels[source].rows)
+        gone = {*moved}
+        levels[source] = replace(levels[source], rows=tuple(row for row in levels[source].rows if row not in gone))
+        changed.add(source)
+    levels[target] = replace(levels[target], rows=tuple(filter(needs, levels[target].rows)))
+    kept = tuple(filter(needs, moved))
+    return MergePlan(log.reads, log.number, packs, target, kept, tuple(levels), frozenset(changed))
 
 
 def plan_sweep(log: PackLog, needs: Needs) -> MergePlan | None:
@@ -104,14 +111,46 @@ def plan_sweep(log: PackLog, needs: Needs) -> MergePlan | None:
     return MergePlan(log.reads, log.number, (), changed[-1], (), tuple(levels), frozenset(changed))
 
 
-def _due(log: PackLog) -> int | None:
-    """Return the level that has to receive what is above it."""
-    for number in reversed(range(min(len(log.levels), _LEVELS - 1))):
-        rows = log.levels[number].rows
-        if len(rows) >= _ROWS or len({row.object for row in rows}) >= _GENERATIONS:
-            return number + 1
+def _due(log: PackLog) -> tuple[int | None, int] | None:
+    """Return the level that a merge empties, None for the packs, and the one that receives.
+
+    The packs are first: while they wait, no pack has room for more. The deepest level receives its own small entries.
+    """
     size, count = sum(pack.size for pack in log.packs), sum(len(pack.rows) for pack in log.packs)
-    return 0 if len(log.packs) >= PACKS or size >= _OBJECT_BYTES or count >= _ROWS else None
+    if len(log.packs) >= PACKS or size >= _OBJECT_BYTES or count >= _ROWS:
+        return None, 0
+    for number in reversed(range(min(len(log.levels), _LEVELS))):
+        rows = log.levels[number].rows
+        if number == _LEVELS - 1:
+            if sum(row.length < _LARGE_BYTES for row in rows) >= _ROWS:
+                return number, number
+        elif len(rows) >= _ROWS or len({row.object for row in rows}) >= _GENERATIONS:
+            return number, number + 1
+    return None
+
+
+def _oldest(rows: Iterable[TailEntry]) -> list[TailEntry]:
+    """Return the entries of the oldest objects of a level: so many that a merge of them is soon done."""
+    of_object: dict[str, list[TailEntry]] = {}
+    for row in rows:
+        of_object.setdefault(row.object, []).append(row)
+    found: list[TailEntry] = []
+    size = 0
+    for name in sorted(of_object, key=_age):
+        if found and size >= _MOVED_BYTES:
+            break
+        found += of_object[name]
+        size += sum(row.length for row in of_object[name] if row.length < _LARGE_BYTES)
+    return found
+
+
+def _age(name: str) -> tuple[int, str]:
+    """Return what orders the objects of a log by their age: a merged one has the number of a pack."""
+    number = pack_number(name)
+    if number is None:
+        digits = name.partition("/")[2].partition("-")[0]
+        number = int(digits) if digits.isdecimal() else 0
+    return number, name
 
 
 class Merger:
@@ -141,7 +180,7 @@ class Merger:
         """
         levels, is_changed = list(plan.levels), False
         for number in reversed(range(len(levels))):  # each level names the next one, so the deepest is first
-            before = next((level.head for level in levels[number + 1 :] if level.rows), None)
+            before = next((level.heads[0] for level in levels[number + 1 :] if level.rows), None)
             rows = levels[number].rows
             is_changed |= number in plan.changed
             if number == plan.level and plan.moved:
@@ -149,12 +188,13 @@ class Merger:
             elif is_changed and rows:
                 levels[number] = Level(rows, self._put_index(plan, merged, rows, before))
             elif not rows:
-                levels[number] = Level((), "")
+                levels[number] = Level()
         merged.levels = tuple(levels)
 
     def _receive(self, plan: MergePlan, merged: Merged, kept: Iterable[TailEntry], before: str | None) -> Level:
         """Put what a plan moves; the last object has the index of the level."""
         rows = [*kept, *(row for row in plan.moved if row.length >= _LARGE_BYTES)]
+        heads: tuple[str, ...] = ()
         objects = [*_divided(_joinable(row for row in plan.moved if row.length < _LARGE_BYTES))]
         for number, groups in enumerate(objects, start=1):
             with closing(_Spool(self._directory)) as spool:
@@ -166,22 +206,24 @@ class Merger:
                 try:
                     rows += self._put(plan, merged, rows, before, joined, spool)
                 except CorruptData:  # the index has no room for all
-                    before = self._put_index(plan, merged, rows, before)
-                    rows += self._put(plan, merged, (), before, joined, spool)
-        head = merged.made[-1] if objects else self._put_index(plan, merged, rows, before)
-        return Level(tuple(rows), head)
+                    heads = self._put_index(plan, merged, rows, before)
+                    rows += self._put(plan, merged, (), heads[0], joined, spool)
+                heads = (merged.made[-1], *heads)
+        return Level(tuple(rows), heads or self._put_index(plan, merged, rows, before))
 
-    def _put_index(self, plan: MergePlan, merged: Merged, rows: Sequence[TailEntry], before: str | None) -> str:
-        """Put objects that only have an index; return the name of the one to begin with."""
+    def _put_index(
+        self, plan: MergePlan, merged: Merged, rows: Sequence[TailEntry], before: str | None
+    ) -> tuple[str, ...]:
+        """Put objects that only have an index; return their names; each leads to the next."""
         try:
             self._put(plan, merged, rows, before, (), None)
         except CorruptData:
             if len(rows) == 1:
                 raise
             half = len(rows) // 2
-            before = self._put_index(plan, merged, rows[half:], before)
-            return self._put_index(plan, merged, rows[:half], before)
-        return merged.made[-1]
+            rest = self._put_index(plan, merged, rows[half:], before)
+            return *self._put_index(plan, merged, rows[:half], rest[0]), *rest
+        return (merged.made[-1],)
 
     def _put(
         self,

@@ -11,6 +11,7 @@ from typing import Final
 
 from ts_common.archive.commit import Commit
 from ts_common.archive.tail_chain import TailEntry
+from ts_common.json_objects import MAX_INT32, MAX_INT64
 from ts_uploader.tail.pack_log import GRACE_SECONDS
 
 _APART_SECONDS: Final = GRACE_SECONDS / 4  # between two commits of a directory that are kept
@@ -39,20 +40,19 @@ class Needed:
         self._seconds = seconds
         self._seen: dict[str, list[_Seen]] = {}
 
-    def note(self, directory: str, commit: Commit) -> None:
-        """Note the commit that a directory has now."""
+    def note(self, directory: str, commit: Commit | None) -> None:
+        """Note the commit that a directory has now; None: it has none, and one that is rebuilt names no leadership."""
         now = self._seconds()
         seen = self._seen.setdefault(directory, [])
         if seen and now - seen[-1].at < _APART_SECONDS:
             return
-        seen.append(_Seen(now, commit.next_offset, commit.epoch, () if commit.live is None else commit.live.former))
+        if commit is None:
+            seen.append(_Seen(now, MAX_INT64, MAX_INT32, ()))
+        else:
+            former = () if commit.live is None else commit.live.former
+            seen.append(_Seen(now, commit.next_offset, commit.epoch, former))
         old = [each for each in seen if each.at <= now - GRACE_SECONDS]
         del seen[: max(0, len(old) - 1)]  # the newest of them decides
-
-    def age(self, directory: str) -> float | None:
-        """Return the seconds since a directory's commit was noted; None if it never was."""
-        seen = self._seen.get(directory)
-        return self._seconds() - seen[-1].at if seen else None
 
     def forget_others(self, directories: set[str]) -> None:
         """Forget the directories that are not among these."""

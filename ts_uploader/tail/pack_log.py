@@ -26,16 +26,21 @@ from ts_common.archive.object_keys import ClusterKeys, pack_name, pack_number
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_logs import newest_pack, read_indexes
 from ts_common.archive.tail_pack import PackHead, encode_pack
-from ts_common.errors import OutcomeUnknown, PreconditionFailed, TransientError
+from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, TransientError
 from ts_common.store.contract import IfAbsent, ObjectStore
 
 GRACE_SECONDS: Final = 1200.0  # a process that is suspended longer reads its log before a put counts
 _WIDE_EVERY: Final = 8
 _DELETED_AT_ONCE: Final = 1000
+_MOST_LISTED: Final = 50_000  # objects of an agent without the right to delete: its memory stays bounded
 
 
 class LogMoved(TransientError):
     """The log differs from what this process read: another put a pack, or a put has no answer, or was too slow."""
+
+
+class IndexFull(TransientError):
+    """An index has no room for all entries; nothing was put. A merge makes room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,11 @@ class Level:
 
     Attributes:
         rows: all of them, in any order.
-        head: name of the object whose index has them.
+        heads: names of the objects whose indexes have them; each names the next as `before`.
     """
 
-    rows: tuple[TailEntry, ...]
-    head: str
+    rows: tuple[TailEntry, ...] = ()
+    heads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ class PackLog:
         self._looked = 0.0
         self._wide: int | None = None  # number of packs up to the last wide one; None without one
         self._objects: set[str] = set()  # that exist, and are not in the next
-        self._unused: deque[tuple[float, str]] = deque()  # since when nothing leads to an object
+        self._unused: deque[tuple[float, str]] = deque(maxlen=_MOST_LISTED)  # since when nothing leads to an object
 
     @property
     def has_unused(self) -> bool:
@@ -132,7 +137,8 @@ class PackLog:
         self._is_read = False
         self.reads += 1
         looked = self._seconds()
-        listed = {info.key.removeprefix(self._prefix) for info in self._store.list(self._prefix)}
+        listing = islice(self._store.list(self._prefix), _MOST_LISTED)
+        listed = {info.key.removeprefix(self._prefix) for info in listing}
         indexes = list(read_indexes(self._store, self._keys, self.name))
         self.number = max((index.head.number for index in indexes), default=0)
         packs: dict[str, list[TailEntry]] = {}
@@ -140,7 +146,7 @@ class PackLog:
         for index in indexes:
             rows = list(index.entries())
             if pack_number(index.name) is None:
-                self.levels.append(Level(tuple(rows), index.name))
+                self.levels.append(Level(tuple(rows), (index.name,)))
                 continue
             for row in rows:
                 packs.setdefault(row.object, []).append(row)
@@ -152,6 +158,20 @@ class PackLog:
         self._looked = looked
         self._is_read = True
 
+    def begin_anew(self) -> None:
+        """Leave all entries out: they cannot be read. The next pack is a root without them.
+
+        Raises:
+            StoreUnavailable, AccessDenied, BucketMissing: as the store.
+        """
+        looked = self._seconds()
+        newest = newest_pack(self._store, self._keys, self.name)
+        self.number = 0 if newest is None else pack_number(newest.key.removeprefix(self._prefix)) or 0
+        self.packs, self.levels, self._wide = [], [], None
+        self._objects.clear()
+        self._unused.clear()
+        self._looked, self._is_read = looked, True
+
     def put(self, requested: int, entries: Sequence[TailEntry], batches: Sequence[bytes]) -> None:
         """Put the next pack; its entries then count.
 
@@ -160,9 +180,9 @@ class PackLog:
             entries: without an object, at positions from the first batch on.
 
         Raises:
+            IndexFull: nothing was put, and the log need not be read again.
             LogMoved: read the log again.
             StoreUnavailable, AccessDenied, BucketMissing: as the store; read the log again.
-            CorruptData: the index has more entries than readers accept; nothing was put.
         """
         if not self._is_read:
             raise LogMoved(f"{self._prefix}: not read yet")
@@ -174,7 +194,10 @@ class PackLog:
         rows = [row for pack in self.packs[since:] for row in pack.rows]
         name = pack_name(self.number + 1)
         head = PackHead(self.name, self.number + 1, nonce(), requested, before)
-        body = encode_pack(head, [*rows, *entries], batches)
+        try:
+            body = encode_pack(head, [*rows, *entries], batches)
+        except CorruptData as error:
+            raise IndexFull(str(error)) from error
         self._is_read = False
         try:
             self._store.put(self._prefix + name, body, condition=IfAbsent())
@@ -198,7 +221,7 @@ class PackLog:
 
     def before(self, level: int) -> str | None:
         """Return the object whose index continues what is above a level; None if no entry follows."""
-        return next((each.head for each in self.levels[level:] if each.rows), None)
+        return next((each.heads[0] for each in self.levels[level:] if each.rows), None)
 
     def take_merge(self, merged: Iterable[str], levels: Sequence[Level], made: Iterable[str]) -> None:
         """Use what a merge made; the next pack leads to it.
@@ -247,7 +270,7 @@ class PackLog:
 
     def _retire(self) -> None:
         """Note which objects the newest pack no longer leads to. Only a wide pack shows that: it has all entries."""
-        used = {row.object for row in self.rows} | {level.head for level in self.levels}
+        used = {row.object for row in self.rows} | {name for level in self.levels for name in level.heads}
         used |= {pack.name for pack in self.packs} | {pack_name(self.number)}
         now = self._seconds()
         self._unused.extend((now, name) for name in sorted(self._objects - used))

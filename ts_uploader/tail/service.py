@@ -7,6 +7,7 @@ from typing import Final
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.broker_connection.security import Security
 from ts_common.config.cluster_config import ClusterConfig
+from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.tail_state import TailState
@@ -56,7 +57,12 @@ class Tail:
         logs = [str(broker), *(f"{broker}.{group}" for group in begun.tail_groups)]
 
         def selects(topic: str, *, log: str, location: str) -> bool:
-            return log_of(config(), broker, topic) == log and store_of(topic).location == location
+            if log_of(config(), broker, topic) != log:
+                return False
+            try:
+                return store_of(topic).location == location
+            except ConfigurationError:
+                return False  # a topic without a location ships nothing; that is reported elsewhere
 
         def shipper(store: ObjectStore, log: str) -> TailShipper:
             packs = PackLog(store, keys, log)

@@ -34,7 +34,7 @@ from ts_uploader.metrics.counters import SHIP_TAIL, Metrics
 from ts_uploader.tail.adoption import Adoption
 from ts_uploader.tail.led_partitions import LedPartition, LedPartitions
 from ts_uploader.tail.live_log import Piece
-from ts_uploader.tail.pack_log import PackLog
+from ts_uploader.tail.pack_log import IndexFull, PackLog
 from ts_uploader.tail.upkeep import Upkeep
 from ts_uploader.tracking.backlog import Backlog
 
@@ -42,7 +42,12 @@ log = structlog.get_logger()
 
 _PACK_BYTES: Final = 8 << 20
 _BEGINNING_BYTES: Final = 4 << 20  # of a pack, for partitions that have never reached their high watermark
+_CHANGING_SECONDS: Final = 60.0
+_ADOPTED_BYTES: Final = 1 << 20  # of a pack, for what former leaderships shipped
+_ROWS: Final = 15_000  # of all packs: above that a merge is waited for, as an index has no room for many more
+_LEAST_ROWS: Final = 100
 _AGAIN_SECONDS: Final = 30.0  # after an error of one partition
+_ANEW_AFTER: Final = 10  # readings of the own log, or of a chain, that find it damaged
 _BROKER_SECONDS: Final = 300.0  # before the broker is requested again after it denied the right
 _MILLISECONDS: Final = 1000
 
@@ -107,6 +112,10 @@ class TailShipper:
         self._adoption = Adoption()
         self._closed = threading.Event()
         self._is_read = False
+        self._most_rows = _ROWS
+        self._unreadable = 0  # readings of the log in a row
+        self._lost: dict[TopicPartition, int] = {}  # readings of a chain in a row that lacked an object
+        self._changing: dict[TopicPartition, float] = {}  # since when a partition's files change at each reading
         self._again: dict[TopicPartition, float] = {}  # partitions with an error: when they are read again
         self._denied, self._denied_until = "", 0.0
         self._failing, self._failing_since = "", 0.0
@@ -128,6 +137,7 @@ class TailShipper:
             lag_seconds=round(now - min(since), 3) if since else 0.0,
             failing_seconds=round(now - self._failing_since, 3) if self._failing else 0.0,
             newest=self._requested,
+            undeleted=self._upkeep.undeleted,
         )
 
     def run(self) -> None:
@@ -165,11 +175,17 @@ class TailShipper:
         self._continue_chains(now)
         pieces, more = self._read_pieces(now)
         self._adoption.look(self._led, now)
-        adopted = [] if more else self._adoption.read(_BEGINNING_BYTES)
+        adopted = self._adoption.read(_ADOPTED_BYTES) if len(pieces) < self._room else []
         size = sum(piece.length for _, piece in (*pieces, *adopted))
         if size or self._upkeep.must_publish(now):
             entries, batches = _pack((*pieces, *adopted))
-            self._packs.put(int(requested * _MILLISECONDS), entries, batches)
+            try:
+                self._packs.put(int(requested * _MILLISECONDS), entries, batches)
+            except IndexFull:
+                self._most_rows = max(self._most_rows // 2, _LEAST_ROWS)
+                self._upkeep.tend(self._led, now)
+                return 0, False
+            self._most_rows = min(_ROWS, self._most_rows + self._most_rows // 16)
             self._took(pieces, now, requested, size)
             for covered in self._adoption.take(adopted, now):
                 self._sources.offer(covered)
@@ -191,8 +207,21 @@ class TailShipper:
             log.warning("tail_not_shipped", message="repeated", log=self._packs.name, error=reason)
         self._failing = reason
 
+    @property
+    def _room(self) -> int:
+        """The number of entries that the next pack has room for."""
+        return max(0, self._most_rows - sum(len(pack.rows) for pack in self._packs.packs))
+
     def _read_log(self, now: float) -> None:
-        self._packs.read()
+        try:
+            self._packs.read()
+        except (CorruptData, ObjectNotFound) as error:
+            self._unreadable += 1
+            if self._unreadable < _ANEW_AFTER:
+                raise
+            log.error("tail_lost", message="shipped again from the next offsets on", error=str(error))
+            self._packs.begin_anew()
+        self._unreadable = 0
         self._led.begin_again(now)
         self._adoption.begin_again()
         self._upkeep.begin_again()
@@ -236,11 +265,14 @@ class TailShipper:
                 continue
             try:
                 led.continue_at(logs.chain(led.own.keys, led.own.commit).end)
-            except ObjectNotFound:
-                return  # an object was deleted meanwhile: the next round begins again
-            except CorruptData as error:
+            except (CorruptData, ObjectNotFound) as error:
+                lost = self._lost[led.partition] = self._lost.get(led.partition, 0) + 1
+                if isinstance(error, ObjectNotFound) and lost < _ANEW_AFTER:
+                    continue  # an object was deleted meanwhile: the next round begins again
+                self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
                 log.warning("tail_damaged", message="shipped again", partition=str(led.partition), error=str(error))
                 led.continue_at(led.own.commit.next_offset)
+            self._lost.pop(led.partition, None)
             self._led.look(led, now)
 
     def _read_pieces(self, now: float) -> tuple[list[tuple[LedPartition, Piece]], bool]:
@@ -251,8 +283,8 @@ class TailShipper:
             most = min(left, of_beginning) if led.is_beginning else left
             if led.end is None or now < self._again.get(led.partition, 0.0):
                 continue
-            if most <= 0:
-                return pieces, True
+            if most <= 0 or len(pieces) >= self._room:
+                return pieces, most <= 0
             piece = self._piece(led, most, now)
             if piece is not None:
                 pieces.append((led, piece))
@@ -263,14 +295,22 @@ class TailShipper:
 
     def _piece(self, led: LedPartition, most: int, now: float) -> Piece | None:
         try:
-            return led.read(most)
-        except SegmentChanged:
-            return None  # the broker works on it: the next round reads it
+            piece = led.read(most)
+        except SegmentChanged as error:  # the broker works on it: the next round reads it
+            since = self._changing.setdefault(led.partition, now)
+            if now - since > _CHANGING_SECONDS:
+                self._changing[led.partition] = now
+                self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
+                log.warning("tail_not_read", message="repeated", partition=str(led.partition), error=str(error))
+            return None
         except (CorruptData, OSError) as error:
             self._again[led.partition] = now + _AGAIN_SECONDS
             self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
             log.warning("tail_not_read", message="repeated", partition=str(led.partition), error=str(error))
             return None
+        else:
+            self._changing.pop(led.partition, None)
+            return piece
 
     def _took(self, pieces: Sequence[tuple[LedPartition, Piece]], now: float, requested: float, size: int) -> None:
         for led, piece in pieces:

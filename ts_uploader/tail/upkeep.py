@@ -15,7 +15,7 @@ import structlog
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys, partition_of
-from ts_common.errors import TieredStorageError
+from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.store_health import failure_reason
 from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
@@ -36,6 +36,9 @@ _OTHERS_AT_ONCE: Final = 500
 
 class Upkeep:
     """Tends one log; the shipper's thread calls all methods.
+
+    Attributes:
+        undeleted: why objects are not deleted; empty while they are.
 
     Args:
         packs: the log.
@@ -62,6 +65,8 @@ class Upkeep:
         self._put_at = self._last_note = self._last_sweep = time.monotonic()
         self._merged_at: float | None = None  # of a merge that no pack leads to yet
         self._merge_from = self._delete_from = 0.0
+        self._tried: dict[str, float] = {}  # when the commit of a directory that is led elsewhere was last requested
+        self.undeleted = ""
 
     def finish(self) -> None:
         """Use a merge that has ended."""
@@ -104,8 +109,9 @@ class Upkeep:
     def _delete(self, now: float) -> None:
         try:
             self._metrics.tail_deleted.inc(self._packs.delete())
+            self.undeleted = ""
         except TieredStorageError as error:  # without the right, packs are shipped all the same
-            self._delete_from = now + _AGAIN_SECONDS * 10
+            self._delete_from, self.undeleted = now + _DELETE_AGAIN_SECONDS, str(error)
             self._metrics.errors.labels(DELETE_TAIL, failure_reason(error)).inc()
             log.warning("tail_not_deleted", message="repeated", log=self._packs.name, error=str(error))
 
@@ -132,28 +138,31 @@ class Upkeep:
     def _read_others(self, led_partitions: LedPartitions) -> None:
         """Read the commits of partitions that have entries and are led elsewhere."""
         led = {each.own.keys.directory for each in led_partitions if each.own is not None}
-        old = [
-            name
-            for name in {row.directory for row in self._packs.rows} - led
-            if (age := self._needed.age(name)) is None or age > _OTHERS_SECONDS
-        ]
-        found: list[tuple[str, Commit]] = []
+        now = time.monotonic()
+        directories = {row.directory for row in self._packs.rows} - led
+        self._tried = {name: self._tried.get(name, -_OTHERS_SECONDS) for name in directories}
+        due = (name for name in directories if now - self._tried[name] >= _OTHERS_SECONDS)
+        old = sorted(due, key=self._tried.__getitem__)[:_OTHERS_AT_ONCE]
+        self._tried |= dict.fromkeys(old, now)
+        found: list[tuple[str, Commit | None]] = []
         if old:
-            self._work.begin(
-                partial(self._read_commits, sorted(old)[:_OTHERS_AT_ONCE], found), partial(self._take_others, found)
-            )
+            self._work.begin(partial(self._read_commits, old, found), partial(self._take_others, found))
 
-    def _read_commits(self, directories: Sequence[str], found: list[tuple[str, Commit]]) -> None:
+    def _read_commits(self, directories: Sequence[str], found: list[tuple[str, Commit | None]]) -> None:
         for name in directories:
             partition = partition_of(name)
             if partition is None:
                 continue
             keys = self._keys.partition(partition, name.removesuffix(f"-{partition.partition}"))
-            commit, _ = read_commit(self._store, keys)
-            if isinstance(commit, Commit):
+            try:
+                commit, _ = read_commit(self._store, keys)
+            except (CorruptData, NewerFormat) as error:
+                log.warning("tail_commit_unusable", message="its entries are kept", key=keys.commit, error=str(error))
+                continue
+            if commit is None or isinstance(commit, Commit):
                 found.append((name, commit))
 
-    def _take_others(self, found: Sequence[tuple[str, Commit]], error: Exception | None) -> None:
+    def _take_others(self, found: Sequence[tuple[str, Commit | None]], error: Exception | None) -> None:
         for name, commit in found:
             self._needed.note(name, commit)
         if error is not None:
@@ -178,8 +187,8 @@ class _Work:
                 error = failed
             self._done.put(partial(take, error))
 
-        self.is_busy = True
         threading.Thread(target=work, name="tail-merge", daemon=True).start()
+        self.is_busy = True
 
     def finish(self) -> None:
         """Report the result, if it is there."""

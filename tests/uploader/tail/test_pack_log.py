@@ -1,17 +1,19 @@
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from awscrt.checksums import crc32c
 
+from ts_common.archive import tail_pack
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_logs import read_indexes
+from ts_common.archive.tail_pack import PackHead, encode_pack
 from ts_common.errors import CorruptData
 from ts_common.store.contract import Body, IfAbsent, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
@@ -19,7 +21,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.tail import merging, pack_log
 from ts_uploader.tail.merging import Merged, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
-from ts_uploader.tail.pack_log import GRACE_SECONDS, LogMoved, PackLog
+from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, LogMoved, PackLog
 
 KEYS = ClusterKeys("prod")
 EPOCH = 5
@@ -322,3 +324,48 @@ def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.Monk
         most = max(most, len(store.objects))
     assert store.puts <= 1.03 * rounds
     assert most < 3000
+
+
+def full(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int) -> PackLog:
+    """Return a log with so many directories in one pack, whose indexes have room for few entries."""
+    log = PackLog(store, KEYS, "1", Clock())
+    log.read()
+    entries = [entry(f"t{number}-0", 0, b"x", number) for number in range(count)]
+    log.put(1, entries, [b"x"] * count)
+    small = len(encode_pack(PackHead("1", 1, "n", 1), [replace(each, object="o") for each in entries], ())) // 2
+    monkeypatch.setattr(tail_pack, "INDEX_BYTES", small)
+    return log
+
+
+def test_an_index_that_needs_several_objects_keeps_all_of_them(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A grace later each entry is still found, in this process and in the next one."""
+    monkeypatch.setattr(merging, "PACKS", 1)
+    log = full(store, monkeypatch, 200)
+    plan, merged = plan_merge(log, lambda _: True), Merged()
+    assert plan is not None
+    plan = replace(plan, moved=tuple(replace(row, length=merging._LARGE_BYTES) for row in plan.moved))
+    Merger(store, KEYS, "1").run(plan, merged)
+    assert len(merged.levels[0].heads) > 1
+    log.take_merge(plan.packs, merged.levels, merged.made)
+    for _ in range(4):
+        log._seconds.now += GRACE_SECONDS  # type: ignore[attr-defined]
+        log.put(1, (), ())
+        log.take_merge((), log.levels, ())
+        log.delete()
+    assert len(rows_of(store)) == 200
+    again = PackLog(store, KEYS, "1")
+    again.read()
+    assert len(list(again.rows)) == 200
+
+
+def test_a_full_index_leaves_the_log_usable(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was put; a merge makes room."""
+    log = full(store, monkeypatch, 200)
+    log.take_merge((), (), ())  # the next index has all entries
+    with pytest.raises(IndexFull):
+        log.put(1, (), ())
+    log.take_merge([pack.name for pack in log.packs], (), ())
+    log.put(1, (), ())
+    assert log.number == 2

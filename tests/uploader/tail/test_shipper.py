@@ -11,8 +11,9 @@ from tests.common.log_format.build import batch, record
 from tests.uploader.tail.test_live_log import begin
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_logs import TailLogs, read_indexes
+from ts_common.archive.tail_pack import PackHead, encode_pack
 from ts_common.errors import AccessDenied, ConfigurationError, OutcomeUnknown, StoreUnavailable, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -312,6 +313,54 @@ def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Br
     assert agent.metrics.registry.get_sample_value(
         "ts_uploader_errors_total", {"operation": "ShipTail", "reason": "corrupt_data"}
     )
+
+
+def test_a_log_that_stays_damaged_begins_again_at_the_next_offsets(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entries cannot be read by any process; the records are still on the broker."""
+    monkeypatch.setattr(shipper, "_ANEW_AFTER", 3)
+    partition = broker.lead("a")
+    broker.append(partition, 4)
+    Agent(broker, store).ship()
+    (pack,) = store.list(KEYS.tail("1"))
+    store.put(pack.key, store.get(pack.key)[0][:-1000] + b"damaged" * 3)
+    broker.answered.clear()
+    Agent(broker, store).ship()
+    assert shown(store, broker, partition) == logged(broker, partition)
+
+
+def test_another_agents_log_that_lacks_an_object_holds_up_no_other_partition(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition that needs it is shipped from its next offset on, after some attempts."""
+    first, second = broker.lead("a", 0, (("2", 5),)), broker.lead("b")
+    broker.append(first, 4)
+    broker.append(second, 4)
+    head = PackHead("2", 1, "n", 1, "merged/1-gone")
+    store.put(KEYS.tail("2") + pack_name(1), encode_pack(head, (), ()))
+    agent = Agent(broker, store)
+    agent.shipper.ship()
+    assert bounds_of(store, second) == [(0, 4)]
+    assert bounds_of(store, first) == []
+    monkeypatch.setattr(shipper, "_ANEW_AFTER", 2)
+    agent.ship()
+    assert bounds_of(store, first) == [(0, 4)]
+
+
+def test_a_topic_that_is_created_again_is_not_shipped_under_the_former_commit(
+    store: ObjectStore, broker: Broker
+) -> None:
+    """Its log has another identity, and its records belong to another directory."""
+    partition = broker.lead("a")
+    agent = Agent(broker, store)
+    agent.ship()
+    known = broker.backlog[partition]
+    broker.backlog = {partition: replace(known, listing=replace(known.listing, identity=(1, 2)), position=None)}
+    broker.append(partition, 4)
+    agent.ship()
+    assert list(store.list(KEYS.tail("1"))) == []
+    assert isinstance(agent.offered[-1], Answered)
 
 
 def test_what_a_former_leadership_shipped_is_shipped_again_after_half_an_hour(
