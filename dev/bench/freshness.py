@@ -3,6 +3,7 @@
 One broker in KRaft mode, partitions that a process of its own writes to at a fixed rate, and optionally many more that
 no producer writes to. The agent ships a live tail. A reader follows the log of packs: it requests the name of the next
 pack each 0.1 s, and reads its index. One in twenty records counts, from its acknowledgement to the end of that request.
+With the default linger a batch has some 16 records; the CPU of broker and agent grows with the number of batches.
 
 The goals are those of 300 written partitions: p88 and p99 of that time; the agent's CPU, and its memory above that of
 an agent without a tail; the broker's CPU above its own without a tail. With more partitions, or a store that answers
@@ -72,9 +73,9 @@ class Run:
     seconds: float
 
 
-def produce(bootstrap: str, partitions: int, rate: int, acknowledged: Path) -> None:
+def produce(bootstrap: str, partitions: int, rate: int, linger: int, acknowledged: Path) -> None:
     """Produce until standard input ends; write time, partition and offset of some acknowledged records."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": linger})
     generator = random.Random(7)
     values = [json_value(generator, number) for number in range(1_000)]
     with acknowledged.open("w") as file:
@@ -109,7 +110,7 @@ def produce(bootstrap: str, partitions: int, rate: int, acknowledged: Path) -> N
 def producing(cluster: LocalCluster, options: argparse.Namespace, acknowledged: Path) -> Iterator[None]:
     """Produce in a process of its own during the block."""
     rate = options.megabytes * 1_000_000 // _VALUE_BYTES
-    arguments = [cluster.bootstrap, str(options.partitions), str(int(rate)), str(acknowledged)]
+    arguments = [cluster.bootstrap, str(options.partitions), str(int(rate)), str(options.linger_ms), str(acknowledged)]
     command = [sys.executable, "-m", "dev.bench.freshness", "--produce", json.dumps(arguments)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     try:
@@ -280,13 +281,14 @@ def main() -> int:
     arguments.add_argument("--led", type=int, default=300, help="partitions in all")
     arguments.add_argument("--megabytes", type=float, default=3.0, help="a second")
     arguments.add_argument("--intervals", type=int, nargs="+", default=[700, 1000, 5000], help="ms between packs")
+    arguments.add_argument("--linger-ms", type=int, default=500, help="of the producer: it decides the size of batches")
     arguments.add_argument("--put-delay-ms", type=int, default=0, help="that each PUT needs more")
     arguments.add_argument("--seconds", type=int, default=60, help="of each run")
     arguments.add_argument("--produce", help=argparse.SUPPRESS)
     options = arguments.parse_args()
     if options.produce:
-        bootstrap, partitions, rate, acknowledged = json.loads(options.produce)
-        produce(bootstrap, int(partitions), int(rate), Path(acknowledged))
+        bootstrap, partitions, rate, linger, acknowledged = json.loads(options.produce)
+        produce(bootstrap, int(partitions), int(rate), int(linger), Path(acknowledged))
         return 0
     options.led = max(options.led, options.partitions)
     with LocalCluster(mode="kraft", s3=True, buckets=[BUCKET], name="bench") as cluster:

@@ -146,6 +146,7 @@ class LiveLog:
         self._epoch = epoch
         self._start = start
         self._place: _Place | None = None
+        self._checked: object = None  # the mark of the leader epoch checkpoint that was read
 
     @property
     def end(self) -> int:
@@ -169,7 +170,9 @@ class LiveLog:
             OSError: a file cannot be read.
         """
         mark = epochs_mark(self._directory)
-        self._check_epoch()
+        if mark is None or mark != self._checked:  # the same file has the same epochs
+            self._check_epoch()
+            self._checked = mark
         place = self._place or self._found()
         reading = _Reading(place, open=dict(place.open))
         while reading.size < most and self._read_file(reading, high_watermark, most):
@@ -189,23 +192,22 @@ class LiveLog:
     def _read_file(self, reading: _Reading, high_watermark: int, most: int) -> bool:
         """Read one file to its end; return whether another one continues it."""
         place = reading.place
+        end, position, is_whole = place.end, place.position, True
         with open_log(self._directory, place.base) as log:
             for header, data in _batches(log, place.position):
                 if header.last_offset >= high_watermark or (reading.data and reading.size + len(data) > most):
-                    return False
-                self._check(header, data, reading.place)
+                    is_whole = False
+                    break
+                self._check(header, data, end, place.base)
                 reading.take(header, data)
-                place = reading.place
-                reading.place = replace(
-                    place, end=header.last_offset + 1, position=place.position + header.size_in_bytes
-                )
-        end = reading.place.end
-        if end == reading.place.base or not self._file(end).exists():
+                end, position = header.last_offset + 1, position + header.size_in_bytes
+        reading.place = replace(place, end=end, position=position)
+        if not is_whole or end == place.base or not self._file(end).exists():
             return False
-        reading.place = replace(reading.place, base=end, position=0)
+        reading.place = replace(place, base=end, end=end, position=0)
         return True
 
-    def _check(self, header: BatchHeader, data: bytes, place: _Place) -> None:
+    def _check(self, header: BatchHeader, data: bytes, end: int, base: int) -> None:
         """Check that a batch continues the log, as this leader has it.
 
         Raises:
@@ -216,14 +218,14 @@ class LiveLog:
             what = f"magic {header.magic}"
         elif header.leader_epoch > self._epoch:
             what = f"leader epoch {header.leader_epoch}, above {self._epoch}"
-        elif header.base_offset < place.end or header.contradicts_itself:
-            what = f"it begins below {place.end}"
-        elif header.base_offset > place.end and place.base != self._bases()[-1]:
-            what = f"it begins above {place.end}, in a file that is not the newest"
+        elif header.base_offset < end or header.contradicts_itself:
+            what = f"it begins below {end}"
+        elif header.base_offset > end and base != self._bases()[-1]:
+            what = f"it begins above {end}, in a file that is not the newest"
         elif batch_crc(header.magic, memoryview(data)[crc_start(header.magic) :]) != header.crc:
             what = "wrong CRC"
         if what is not None:
-            raise CorruptData(f"{self._file(place.base)}: batch of base offset {header.base_offset}: {what}")
+            raise CorruptData(f"{self._file(base)}: batch of base offset {header.base_offset}: {what}")
 
     def _found(self) -> _Place:
         """Return the place of the first offset, with the transactions that are open there."""

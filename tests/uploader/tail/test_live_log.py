@@ -182,7 +182,11 @@ def test_a_log_that_another_leadership_has_is_not_read(directory: Path) -> None:
 
 
 def test_transactions_begin_with_the_producer_snapshot(directory: Path) -> None:
-    """Of the file that has the first offset; without it, it is unknown what is open there."""
+    """Of the file that has the first offset; without it, it is unknown what is open there.
+
+    The lowest file of a follower that began there has none: nothing is open there, as for the broker itself.
+    """
+    put(directory, 0, batch(0, epoch=7))
     put(
         directory,
         100,
@@ -202,6 +206,11 @@ def test_transactions_begin_with_the_producer_snapshot(directory: Path) -> None:
     last = log.read(104, MOST)
     assert last is not None
     assert last.aborted is None  # its transaction had no record here, or compaction removed them
+    for path in (directory / f"{0:020d}.log", directory / f"{100:020d}.snapshot"):
+        path.unlink()
+    lowest = LiveLog(directory, 7, 102).read(103, MOST)
+    assert lowest is not None
+    assert (lowest.stable, lowest.aborted) == (103, (Aborted(9, 100, 102),))
 
 
 def test_an_offset_inside_a_batch_is_no_beginning(directory: Path) -> None:
