@@ -110,13 +110,15 @@ def test_the_agent_accepts_the_brokers_file_of_each_pod(tmp_path: Path) -> None:
         assert log_dir.startswith(mounts(each)["data"]["mountPath"] + "/")
 
 
-def test_the_agent_writes_nothing_and_has_no_rights() -> None:
-    """It writes neither to the broker's volume nor to its own root, and reads the logs by the volume's group."""
+def test_the_agent_writes_no_file_of_others_and_has_no_rights() -> None:
+    """It writes to an empty volume alone, the bytes of merges, and reads the logs by the volume's group."""
     assert {name: mount.get("readOnly") for name, mount in mounts(AGENT).items()} == {
         "ts-uploader": True,
         "broker-properties": True,
         "data": True,
+        "ts-uploader-tmp": None,
     }
+    assert {"name": "ts-uploader-tmp", "emptyDir": {}} in POD["volumes"]
     for pod, each in ((POD, AGENT), (JOB, TSCTL), (GC_JOB, COLLECTOR), (SERVERS, ENDPOINT)):
         rights = {**pod["securityContext"], **each["securityContext"]}
         assert (rights["runAsNonRoot"], rights["readOnlyRootFilesystem"]) == (True, True)

@@ -51,7 +51,7 @@ def test_the_policy_only_adds_to_new_pods_of_named_clusters() -> None:
         "policyName": "ts-uploader-strimzi"
     }
     patched = re.findall(r"op: '(\w+)', path: '([^']+)'", PATCH)
-    assert patched == [("add", "/spec/volumes/-"), ("add", "/spec/containers/-")]
+    assert patched == [*[("add", "/spec/volumes/-")] * 2, ("add", "/spec/containers/-")]
 
 
 def test_kyverno_gets_the_same_policy_without_the_binding() -> None:
