@@ -20,7 +20,7 @@ import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,13 +170,12 @@ def environment_of(cluster: LocalCluster) -> Mapping[str, str]:
 
 def measure(cluster: LocalCluster, options: argparse.Namespace, interval: int) -> Run:
     """Run an agent for some seconds while records are produced."""
-    if cluster.s3 is None:
-        raise ValueError("a cluster without an S3 server")
+    environment = environment_of(cluster)
     name = f"agent-{interval}"
     acknowledged = cluster.directory / f"{name}.acknowledged"
-    with S3FaultProxy(cluster.s3) as proxy:
-        environment: Mapping[str, str] = cluster.s3.environment()
-        if options.put_delay_ms:
+    with ExitStack() as opened:
+        if options.put_delay_ms and cluster.s3 is not None:
+            proxy = opened.enter_context(S3FaultProxy(cluster.s3))
             proxy.script(Rule(Delay(options.put_delay_ms / 1000), frozenset({"PUT"}), times=None))
             environment = proxy.environment()
         agent = bench_agent(

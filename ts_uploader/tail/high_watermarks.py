@@ -8,27 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ts_common.broker_connection.connection import BrokerConnection
-from ts_common.broker_connection.list_offsets import LATEST, OffsetRequests, list_offsets
+from ts_common.broker_connection.list_offsets import LATEST, OffsetRequests
 from ts_common.broker_connection.security import Security
 from ts_common.model import TopicPartition
 
 _ANSWER_SECONDS: Final = 5.0
-
-
-def high_watermarks(
-    connection: BrokerConnection, leader_epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Return the high watermark of each partition that the broker leads in a leader epoch; others are left out.
-
-    Raises:
-        NoAnswer, CorruptData, UnsupportedRequest: as `list_offsets`.
-    """
-    found = list_offsets(connection, leader_epochs, LATEST)
-    return {
-        name: answer.offset
-        for name, answer in found.items()
-        if name in leader_epochs and not answer.error and answer.epoch == leader_epochs[name]
-    }
 
 
 class HighWatermarks:

@@ -3,6 +3,7 @@
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,12 @@ from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker
 from tests.uploader.log_dirs.test_broker_files import snapshot
 from ts_common.archive.tail_chain import Aborted
-from ts_common.broker_connection.connection import BrokerConnection
 from ts_common.broker_connection.security import security_of
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.checkpoints import encode_leader_epoch_checkpoint
 from ts_common.log_format.markers import ABORT, COMMIT
 from ts_common.model import TopicPartition
-from ts_uploader.tail.high_watermarks import high_watermarks
+from ts_uploader.tail.high_watermarks import HighWatermarks
 from ts_uploader.tail.live_log import LiveLog, Piece
 
 SECONDS = 60
@@ -35,16 +35,17 @@ def test_the_pieces_of_a_log_are_the_log_that_is_written_meanwhile(cluster: Loca
     writer = threading.Thread(target=write, args=(cluster, ended))
     pieces: list[Piece] = []
     log = LiveLog(directory, 0, 0)
-    with BrokerConnection(security_of({"bootstrap.servers": cluster.brokers[1].bootstrap}), SECONDS) as connection:
-        wait_for(lambda: T in high_watermarks(connection, {T: 0}), "the leader's high watermark", SECONDS)
+    answers = HighWatermarks(lambda: security_of({"bootstrap.servers": cluster.brokers[1].bootstrap}))
+    with closing(answers):
+        wait_for(lambda: T in answers.request({T: 0}), "the leader's high watermark", SECONDS)
         writer.start()
         try:
             while writer.is_alive() or log.end < cluster.latest(T.topic, 0):
-                take(log, high_watermarks(connection, {T: 0})[T], pieces)
+                take(log, answers.request({T: 0})[T], pieces)
         finally:
             ended.set()
             writer.join(SECONDS)
-        assert high_watermarks(connection, {T: 1}) == high_watermarks(connection, {T: -2}) == {}  # another leader's
+        assert answers.request({T: 1}) == answers.request({T: -2}) == {}  # another leader's
     files = sorted(directory.glob("*.log"))
     assert len(files) > 3
     assert b"".join(data for piece in pieces for data in piece.data) == b"".join(map(Path.read_bytes, files))
