@@ -196,23 +196,11 @@ class Keeping(WrappedStore):
     kept = Protection(versioned=False, locks=False, default_retention=None)
     given: tuple[LifecycleRule, ...] | None = ()
 
-    def put(
-        self,
-        key: str,
-        body: bytes | Body,
-        *,
-        size: int | None = None,
-        metadata: Mapping[str, str] = NO_METADATA,
-        condition: Condition = None,
-        crc32c: int | None = None,
-        archived: bool = False,
-    ) -> ObjectInfo:
+    def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
         """Deny a pack."""
         if self.denies == "put" and key.startswith(KEYS.tails):
             raise AccessDenied("PutObject: allow this identity s3:PutObject")
-        return super().put(
-            key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
-        )
+        return super().put(key, *arguments, **named)
 
     def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
         """Deny the delete of a pack."""

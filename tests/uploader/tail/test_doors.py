@@ -9,20 +9,11 @@ from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import Isolation, dump
 from tests.endpoint.running import running
 from tests.faults.leaders import PATIENCE, produce
-from tests.uploader.beside import PREFIX
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.tail.test_shown_records import transact, wait_shown
+from tests.uploader.tail.shown import TAIL, transact, wait_shown
 from ts_consumer import TieredConsumer
 
-TAIL = {PREFIX + "tail.interval.ms": "200"}
-
-
-@pytest.fixture(autouse=True)
-def _credentials(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process read the archive."""
-    assert cluster.s3 is not None
-    for name, value in cluster.s3.environment().items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 def read(consumer: Consumer | TieredConsumer, topic: str, count: int) -> list[tuple[int, bytes | None]]:

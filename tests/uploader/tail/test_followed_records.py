@@ -10,19 +10,12 @@ from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import OracleRecord, dump
 from tests.archive import record_of
 from tests.faults.leaders import PATIENCE, Background, produce
-from tests.uploader.beside import PREFIX, Archive
+from tests.uploader.beside import Archive
 from tests.uploader.conftest import ArchiveOf
+from tests.uploader.tail.shown import TAIL
 
-TAIL = {PREFIX + "tail.interval.ms": "200"}
+pytestmark = pytest.mark.usefixtures("credentials")
 STEPS = 4  # of one life of the stream
-
-
-@pytest.fixture(autouse=True)
-def _credentials(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process read the archive."""
-    assert cluster.s3 is not None
-    for name, value in cluster.s3.environment().items():
-        monkeypatch.setenv(name, value)
 
 
 class Followed(Background):

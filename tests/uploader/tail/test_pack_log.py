@@ -326,9 +326,9 @@ def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.Monk
     assert most < 3000
 
 
-def full(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int) -> PackLog:
+def full(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int, clock: Clock) -> PackLog:
     """Return a log with so many directories in one pack, whose indexes have room for few entries."""
-    log = PackLog(store, KEYS, "1", Clock())
+    log = PackLog(store, KEYS, "1", clock)
     log.read()
     entries = [entry(f"t{number}-0", 0, b"x", number) for number in range(count)]
     log.put(1, entries, [b"x"] * count)
@@ -342,7 +342,8 @@ def test_an_index_that_needs_several_objects_keeps_all_of_them(
 ) -> None:
     """A grace later each entry is still found, in this process and in the next one."""
     monkeypatch.setattr(merging, "PACKS", 1)
-    log = full(store, monkeypatch, 200)
+    clock = Clock()
+    log = full(store, monkeypatch, 200, clock)
     plan, merged = plan_merge(log, lambda _: True), Merged()
     assert plan is not None
     plan = replace(plan, moved=tuple(replace(row, length=merging._LARGE_BYTES) for row in plan.moved))
@@ -350,7 +351,7 @@ def test_an_index_that_needs_several_objects_keeps_all_of_them(
     assert len(merged.levels[0].heads) > 1
     log.take_merge(plan.packs, merged.levels, merged.made)
     for _ in range(4):
-        log._seconds.now += GRACE_SECONDS  # type: ignore[attr-defined]
+        clock.now += GRACE_SECONDS
         log.put(1, (), ())
         log.take_merge((), log.levels, ())
         log.delete()
@@ -362,7 +363,7 @@ def test_an_index_that_needs_several_objects_keeps_all_of_them(
 
 def test_a_full_index_leaves_the_log_usable(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was put; a merge makes room."""
-    log = full(store, monkeypatch, 200)
+    log = full(store, monkeypatch, 200, Clock())
     log.take_merge((), (), ())  # the next index has all entries
     with pytest.raises(IndexFull):
         log.put(1, (), ())

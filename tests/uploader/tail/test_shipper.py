@@ -1,6 +1,6 @@
 """The rounds of a shipper over made logs: what a pack has, and what each fault of the store leaves."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class Faulty(WrappedStore):
             raise StoreUnavailable("no route to host")
         return super().list(prefix, start_after=start_after)
 
-    def delete(self, keys: Collection[str]) -> None:  # type: ignore[override]
+    def delete(self, keys: Iterable[str]) -> None:
         """Deny it."""
         raise AccessDenied("DeleteObject is denied")
 

@@ -4,24 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-import ts_reader
-from dev.local.kafka.cluster import LocalCluster, wait_for
-from dev.local.oracle import Isolation, OracleRecord, dump
-from tests.archive import record_of
-from tests.faults.leaders import PATIENCE, Background, Load, produce, start_agents, wait_in_sync, wait_led
-from tests.uploader.beside import ON_BOTH, PREFIX, Archive
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.oracle import OracleRecord, dump
+from tests.faults.leaders import Background, Load, produce, start_agents, wait_in_sync, wait_led
+from tests.uploader.beside import ON_BOTH, Archive
 from tests.uploader.conftest import ArchiveOf
-from ts_common.errors import QueryError
+from tests.uploader.tail.shown import TAIL, shown, transact, wait_shown
 
-TAIL = {PREFIX + "tail.interval.ms": "200"}
-
-
-@pytest.fixture(autouse=True)
-def _credentials(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process read the archive."""
-    assert cluster.s3 is not None
-    for name, value in cluster.s3.environment().items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 @pytest.fixture(autouse=True)
@@ -31,27 +21,6 @@ def _mended(cluster: LocalCluster) -> Iterator[None]:
     for broker in cluster.brokers.values():
         if not broker.alive:
             broker.start()
-
-
-def shown(archive: Archive, isolation: Isolation = "read_uncommitted") -> list[OracleRecord]:
-    """Return what readers see, with the live tail."""
-    try:
-        opened = ts_reader.Archive(archive.location, archive.keys.cluster, workers=1)
-        scan = opened.scan(archive.topic, include_headers=True, isolation_level=isolation)
-        return [record_of(row) for row in scan.to_table().to_pylist()]
-    except QueryError:
-        return []  # the agent has not begun it yet
-
-
-def wait_shown(archive: Archive, end: int) -> list[OracleRecord]:
-    """Wait until readers see all records below an offset."""
-    wait_for(
-        lambda: bool(seen := shown(archive)) and seen[-1].offset >= end - 1,
-        f"{archive.topic} to be shown up to {end}",
-        PATIENCE,
-        state=lambda: "\n".join([str(archive.commit()), *(agent.tail(10) for agent in archive.agents)]),
-    )
-    return shown(archive)
 
 
 def test_records_of_an_open_segment_are_shown_and_stay_the_same_once_it_closes(
@@ -123,14 +92,3 @@ def test_each_acknowledged_record_is_shown_once_across_leaders_and_killed_agents
     assert load.acknowledged[0].items() <= values.items()
     assert watch.reads > 10
     assert archive.next_offset() > 0
-
-
-def transact(cluster: LocalCluster, topic: str) -> None:
-    """Produce a transaction that commits, one that aborts, and leave one open until the broker ends it."""
-    producer = cluster.producer({"transactional.id": f"{topic}-t", "transaction.timeout.ms": 10_000})
-    producer.init_transactions(PATIENCE)
-    for ends in (producer.commit_transaction, producer.abort_transaction):
-        producer.begin_transaction()
-        for number in range(5):
-            producer.produce(topic, b"transaction-%d" % number, partition=0)
-        ends(PATIENCE)
