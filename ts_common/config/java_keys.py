@@ -27,7 +27,7 @@ class JavaKey:
 
 _UPLOADER: Final = "ts.segment.uploader."
 _COLLECTION: Final = _UPLOADER + "segment.manager."
-_NO_COLLECTION: Final = "the agent deletes nothing from the store; without a policy file, `tsctl gc` "
+_NO_COLLECTION: Final = "the agent deletes no segment from the store; without a policy file, `tsctl gc` "
 COLLECTING_MANAGER: Final = "S3SegmentManager"
 _ACCEPTED_MANAGERS: Final = {COLLECTING_MANAGER, "NoOpSegmentManager", "NoOp", ""}
 MANAGER_KEY: Final = _COLLECTION + "class"
