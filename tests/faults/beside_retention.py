@@ -182,6 +182,7 @@ class WholeReader(Background):
         if not self.starts or self.starts[-1] < offsets[0]:
             self.starts.append(offsets[0])
         self.reads += 1
+        self._repairs.was_read.set()
 
     def _check_policy(self) -> None:
         """Check that the policy's bytes are still there, and nothing was hidden that the table needs."""
@@ -230,15 +231,19 @@ class TableRuns(Background):
 class Repairs(Background):
     """Deletes a segment that retention deletes soon and the policy's readers have read, and repairs the hole.
 
+    On a slow machine a whole read needs longer than a repair, so the view is read once between two holes.
+
     Attributes:
         generation: changes when a segment is deleted, and when its offsets can be read again.
         statuses: number of repairs by their status.
+        was_read: set by a reader that has read the whole view.
     """
 
     def __init__(self, archive: Archive, agents: Sequence[AgentProcess], checkpoint: str | None) -> None:
         super().__init__()
         self.generation = 0
         self.statuses: Counter[str] = Counter()
+        self.was_read = threading.Event()
         self._archive, self._agents, self._policy = archive, agents, policy(archive.keys, checkpoint)
         self._command = [PROGRAM, "repair", archive.topic, "--depth", "listing", "--wait", "20s", "--json"]
         self._command += ["--url", archive.location, "--cluster", archive.keys.cluster]
@@ -255,7 +260,7 @@ class Repairs(Background):
 
     def run(self) -> None:
         while not self._ending.wait(0.1):
-            base = self._lowest_read()
+            base = self._lowest_read() if self.was_read.is_set() else None
             if base is None:
                 continue
             self.generation += 1
@@ -263,6 +268,7 @@ class Repairs(Background):
             while not self._is_whole(base):
                 self._repair()
             self.generation += 1
+            self.was_read.clear()
 
     def _lowest_read(self) -> int | None:
         """Return the base of the lowest segment from `log.start` on that no reader needs any more."""
