@@ -59,12 +59,13 @@ from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repair_watcher import RepairWatcher
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.snapshots.snapshot_writer import open_snapshots, security_of_broker
+from ts_uploader.snapshots.snapshot_writer import open_snapshots
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.snapshot import AgentStatus, StatusSources
 from ts_uploader.stores.admission import wait_for_admission
 from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
+from ts_uploader.tail.broker_watermarks import BrokerWatermarks
 from ts_uploader.tail.service import Tail, log_of
 from ts_uploader.tracking.backlog import Backlog, retention_left
 from ts_uploader.tracking.contained_tracker import ContainedTracker
@@ -317,7 +318,7 @@ class Agent:
             self._stores.each(),
             self._stores.of,
             lambda: config.current,
-            lambda: security_of_broker(environment, config.current),
+            lambda: BrokerWatermarks(environment, lambda: config.current, self._read_backlog),
             self._read_backlog,
             self._inbox.put,
             self._metrics,

@@ -1,6 +1,5 @@
 """Open the leadership source that the configuration names."""
 
-import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -8,8 +7,8 @@ from ts_common.config.cluster_config import ClusterConfig
 from ts_common.config.plugins import load_class
 from ts_common.errors import ConfigurationError
 from ts_uploader.environment import Environment
+from ts_uploader.leadership.broker_settings import settings_of_broker
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
-from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.security import security_of
 
@@ -31,8 +30,7 @@ def open_source(
     if name == "kraft":
         from ts_uploader.leadership.kraft.leadership import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
 
-        client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
-        return KraftLeadership(environment, emit, poll_seconds, client)
+        return KraftLeadership(environment, emit, poll_seconds, settings_of_broker(environment, config))
     if name != "zookeeper":
         source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
         return source(environment, emit, poll_seconds)

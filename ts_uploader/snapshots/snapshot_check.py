@@ -4,8 +4,9 @@ from ts_common.config.cluster_config import ClusterConfig
 from ts_common.errors import ConfigurationError, TieredStorageError, TransientError
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, hint, ok, unanswered, warning
+from ts_uploader.leadership.broker_settings import security_of_broker
 from ts_uploader.snapshots.cluster_reader import lacking
-from ts_uploader.snapshots.snapshot_writer import OFF, security_of_broker
+from ts_uploader.snapshots.snapshot_writer import OFF
 
 _ABOUT = "metadata snapshots"
 

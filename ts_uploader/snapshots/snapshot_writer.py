@@ -17,20 +17,17 @@ later.
 
 import queue
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnapshot, GroupsSnapshot
-from ts_common.broker_connection.security import Security, security_of
-from ts_common.config.cluster_config import KAFKA_CLIENT, ClusterConfig
+from ts_common.config.cluster_config import ClusterConfig
 from ts_common.errors import (
     ConfigurationError,
     CorruptData,
@@ -43,7 +40,7 @@ from ts_common.errors import (
 from ts_common.store.contract import ObjectStore
 from ts_uploader.environment import Environment
 from ts_uploader.health.store_health import failure_reason
-from ts_uploader.leadership.kraft.listener import client_settings
+from ts_uploader.leadership.broker_settings import security_of_broker
 from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
 from ts_uploader.snapshots.cluster_reader import ClusterReader
 
@@ -261,30 +258,6 @@ class _Once:
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, TieredStorageError) else f"{type(error).__name__}: {error}"
-
-
-def read_key_store(path: Path, password: str) -> bytes:
-    """Return key and certificates of a PKCS#12 file, as PEM.
-
-    Raises:
-        StoreError: the file cannot be read, or its password is another one.
-    """
-    # Here, because cryptography needs 10 MB of memory.
-    from ts_uploader.leadership.zookeeper.key_stores import own_certificate_pem  # noqa: PLC0415
-    from ts_uploader.leadership.zookeeper.security import StoreType  # noqa: PLC0415
-
-    return own_certificate_pem(path, StoreType.PKCS12, password)
-
-
-def security_of_broker(environment: Environment, config: ClusterConfig) -> Security:
-    """Return how to connect to this broker.
-
-    Raises:
-        ConfigurationError: the broker's file and the operator's settings do not specify that, or a setting is not
-            supported.
-    """
-    settings = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
-    return security_of(settings, KAFKA_CLIENT, read_key_store)
 
 
 def open_snapshots(

@@ -4,11 +4,11 @@ The broker answers in the leader epoch that the request names: a broker that has
 new leader does not answer before its high watermark reached the offset where its leadership begins.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 from ts_common.broker_connection.connection import BrokerConnection
-from ts_common.broker_connection.list_offsets import LATEST, OffsetRequests
+from ts_common.broker_connection.list_offsets import LATEST, TOPIC_AUTHORIZATION_FAILED, OffsetRequests
 from ts_common.broker_connection.security import Security
 from ts_common.model import TopicPartition
 
@@ -21,11 +21,15 @@ class HighWatermarks:
     Ten thousand answers arrive each interval, and few differ from the last one. So requests are encoded once, and only
     differences become objects.
 
+    Attributes:
+        denied: topics that this identity may not describe, by the last answers.
+
     Args:
         security: returns how to connect to the broker.
     """
 
     def __init__(self, security: Callable[[], Security]) -> None:
+        self.denied: Set[str] = frozenset()
         self._security = security
         self._connection: BrokerConnection | None = None
         self._is_closed = False
@@ -65,13 +69,17 @@ class HighWatermarks:
 
     def _differences(self, connection: BrokerConnection) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
+        denied = set()
         for topic, rows in self._requests.send(connection):
             known = self._known.get(topic, {})
             for number, error, _, offset, epoch in rows:
+                if error == TOPIC_AUTHORIZATION_FAILED:
+                    denied.add(topic)
                 last = known.get(number)
                 if last is not None and not error and offset != last[1] and epoch == last[0]:
                     last[1] = offset
                     found[TopicPartition(topic, number)] = offset
+        self.denied = denied
         return found
 
     def _opening(self, connection: BrokerConnection) -> None:

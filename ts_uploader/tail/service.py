@@ -5,16 +5,14 @@ from functools import partial
 from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.broker_connection.security import Security
 from ts_common.config.cluster_config import ClusterConfig
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.tail_state import TailState
 from ts_uploader.metrics.counters import Metrics
-from ts_uploader.tail.high_watermarks import HighWatermarks
 from ts_uploader.tail.pack_log import PackLog
-from ts_uploader.tail.shipper import Sources, TailShipper
+from ts_uploader.tail.shipper import Requests, Sources, TailShipper
 from ts_uploader.tail.upkeep import Upkeep
 from ts_uploader.tracking.backlog import Backlog
 
@@ -36,7 +34,7 @@ class Tail:
         stores: one for each location.
         store_of: returns the store of a topic.
         config: returns the configuration that is in effect.
-        security: returns how to connect to the broker.
+        requests: makes what requests high watermarks of the broker.
         backlog: as of `Sources`.
         offer: puts a message into the inbox of the main loop.
     """
@@ -48,7 +46,7 @@ class Tail:
         stores: Sequence[ObjectStore],
         store_of: Callable[[str], ObjectStore],
         config: Callable[[], ClusterConfig],
-        security: Callable[[], Security],
+        requests: Callable[[], Requests],
         backlog: Callable[[], Mapping[TopicPartition, Backlog]],
         offer: Callable[[object], None],
         metrics: Metrics,
@@ -74,7 +72,7 @@ class Tail:
                 begun.tail_interval_ms / _MILLISECONDS,
             )
             upkeep = Upkeep(packs, store, keys, metrics)
-            return TailShipper(packs, store, keys, HighWatermarks(security), sources, metrics, upkeep)
+            return TailShipper(packs, store, keys, requests(), sources, metrics, upkeep)
 
         self.shippers = [shipper(store, log) for store in stores for log in logs]
 

@@ -13,7 +13,7 @@ A thread of its own: no failure here ends the agent, or delays a closed segment.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
@@ -32,6 +32,7 @@ from ts_uploader.health.tail_state import TailState
 from ts_uploader.messages.observations import Answered, EarlyRequest
 from ts_uploader.metrics.counters import SHIP_TAIL, Metrics
 from ts_uploader.tail.adoption import Adoption
+from ts_uploader.tail.broker_watermarks import denial
 from ts_uploader.tail.led_partitions import LedPartition, LedPartitions
 from ts_uploader.tail.live_log import Piece
 from ts_uploader.tail.pack_log import IndexFull, PackLog
@@ -53,7 +54,11 @@ _MILLISECONDS: Final = 1000
 
 
 class Requests(Protocol):
-    """What requests high watermarks: `ts_uploader.tail.high_watermarks.HighWatermarks`."""
+    """What requests high watermarks: `ts_uploader.tail.broker_watermarks.BrokerWatermarks`."""
+
+    @property
+    def denied(self) -> Set[str]:
+        """Topics that this identity may not describe, by the last answers."""
 
     def request(self, leader_epochs: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
         """Return those that differ from the last call's."""
@@ -131,7 +136,7 @@ class TailShipper:
             log=self._packs.name,
             store=self._store.location,
             failing=self._failing,
-            denied=self._denied,
+            denied=self._denied or denial(self._requests.denied),
             partitions=len(self._led),
             beginning=sum(led.is_beginning for led in waiting),
             lag_seconds=round(now - min(since), 3) if since else 0.0,
@@ -237,18 +242,28 @@ class TailShipper:
                 self._denied, self._denied_until = str(error), now + _BROKER_SECONDS
             else:
                 self._denied = ""
-                return found
-        # Those of the broker's checkpoint, which protocol rule 1 counts in this leadership.
+                denied = self._requests.denied
+                return {**found, **self._checkpoints(backlog, lambda topic: topic in denied)} if denied else found
+        return self._checkpoints(backlog, lambda _: True)
+
+    def _checkpoints(
+        self, backlog: Mapping[TopicPartition, Backlog], counts: Callable[[str], bool]
+    ) -> Mapping[TopicPartition, int]:
+        """Return the high watermarks of the broker's checkpoint, which protocol rule 1 counts in this leadership."""
         return {
             partition: known.high_watermark
             for partition, known in backlog.items()
-            if known.high_watermark is not None and known.listing.last_epoch.epoch == self._led.epochs.get(partition)
+            if known.high_watermark is not None
+            and counts(partition.topic)
+            and known.listing.last_epoch.epoch == self._led.epochs.get(partition)
         }
 
     def _report(self, unread: Sequence[LedPartition], backlog: Mapping[TopicPartition, Backlog]) -> None:
         """Report the broker's answers for partitions without an own commit, whose positions are then read."""
         if self._denied:
             return  # they are the tracker's own
+        denied = self._requests.denied
+        unread = [led for led in unread if led.partition.topic not in denied]
         for led in unread:
             identity = backlog[led.partition].listing.identity
             self._sources.offer(Answered(led.partition, led.epoch, identity, led.high))

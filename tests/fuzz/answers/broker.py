@@ -143,7 +143,7 @@ def _ask(client: BrokerClient, question: str) -> None:
                     topic == "t" and topic_id.isascii() and topic_id.isprintable(), f"{topic!r} has the id {topic_id!r}"
                 )
         case "epochs":
-            for each, epoch in client.epochs(partitions).items():
+            for each, epoch in client.latest(partitions).epochs.items():
                 _expect(each in partitions and (epoch is None or 0 <= epoch < 1 << 31), f"{each} is led in {epoch!r}")
         case "topic-settings" | "broker-settings":
             found = client.topic_settings(["t"]) if question[0] == "t" else {"": client.broker_settings()}

@@ -21,9 +21,9 @@ from ts_common.broker_connection.connection import (
 from ts_common.broker_connection.encoding import compact_string
 from ts_common.broker_connection.security import security_of
 from ts_common.errors import ConfigurationError, CorruptData, TieredStorageError
+from ts_uploader.leadership.broker_settings import read_key_store
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.snapshots.access_requests import describe_client_quotas
-from ts_uploader.snapshots.snapshot_writer import read_key_store
 
 SECONDS = 20.0
 QUOTAS = b"\0\0\0\0\0"

@@ -50,11 +50,12 @@ from ts_common.store.contract import Condition, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.findings import Severity
+from ts_uploader.leadership.broker_settings import read_key_store
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.metrics.counters import WRITE_SNAPSHOT, Metrics
 from ts_uploader.snapshots.cluster_reader import ClusterReader, TopicsDenied
 from ts_uploader.snapshots.snapshot_check import snapshot_findings
-from ts_uploader.snapshots.snapshot_writer import SnapshotWriter, open_snapshots, read_key_store
+from ts_uploader.snapshots.snapshot_writer import SnapshotWriter, open_snapshots
 from tsctl.snapshots import changes
 
 KEYS = ClusterKeys("prod", 5)

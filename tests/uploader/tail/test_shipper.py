@@ -39,7 +39,8 @@ class Broker:
     log_dir: Path
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     backlog: dict[TopicPartition, Backlog] = field(default_factory=dict)
-    denied: bool = False
+    unsupported: bool = False
+    denied: set[str] = field(default_factory=set)
     answered: dict[TopicPartition, int] = field(default_factory=dict)
 
     def lead(self, topic: str, next_offset: int | None = 0, former: tuple[tuple[str, int], ...] = ()) -> TopicPartition:
@@ -72,10 +73,12 @@ class Broker:
 
     def request(self, leader_epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the high watermarks that differ from the last call's."""
-        if self.denied:
+        if self.unsupported:
             raise ConfigurationError("the agent", ["SASL GSSAPI is not supported"])
         found = {
-            each: end for each, end in self.ends.items() if each in leader_epochs and self.answered.get(each) != end
+            each: end
+            for each, end in self.ends.items()
+            if each in leader_epochs and each.topic not in self.denied and self.answered.get(each) != end
         }
         self.answered |= found
         return found
@@ -292,11 +295,26 @@ def test_without_access_to_the_broker_its_checkpoints_count(store: ObjectStore, 
     partition = broker.lead("a")
     broker.append(partition, 4)
     broker.backlog = {partition: replace(broker.backlog[partition], high_watermark=3)}
-    broker.denied = True
+    broker.unsupported = True
     agent = Agent(broker, store)
     agent.ship()
     assert shown(store, broker, partition) == logged(broker, partition)[: len(logged(broker, partition)) * 3 // 4]
     assert "GSSAPI" in agent.shipper.state.denied
+
+
+def test_the_checkpoint_counts_for_a_topic_that_the_broker_denies(store: ObjectStore, broker: Broker) -> None:
+    """The others are as current as before, and the state names the topic."""
+    denied, other = broker.lead("denied"), broker.lead("other")
+    for partition in (denied, other):
+        broker.append(partition, 4)
+        broker.backlog[partition] = replace(broker.backlog[partition], high_watermark=3)
+    broker.denied = {"denied"}
+    agent = Agent(broker, store)
+    agent.ship()
+    assert shown(store, broker, denied) == logged(broker, denied)[: len(logged(broker, denied)) * 3 // 4]
+    assert shown(store, broker, other) == logged(broker, other)
+    assert agent.offered == []
+    assert agent.shipper.state.denied == "the broker denies this identity DESCRIBE of denied"
 
 
 def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Broker) -> None:

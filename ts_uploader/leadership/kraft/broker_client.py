@@ -5,7 +5,7 @@ A librdkafka client has every broker of the cluster after its first answer, and 
 - Settings are requested from this broker by its id.
 - `leaders` is sent to the broker that was last used, to the second (`rd_kafka_broker_weight_usable`): request settings
   first. Each answer names its broker, and an answer of another broker is rejected.
-- `epochs` is sent to the leader of each partition. That is this broker, or the answer is an error.
+- `latest` is sent to the leader of each partition. That is this broker, or the answer has another leader epoch.
 - `topic_ids` is sent to the "controller"; a KRaft broker names any broker that is alive. A topic's id never changes, so
   another broker's answer is as good, if it agrees with this broker's disk.
 
@@ -15,7 +15,7 @@ A request must never create its topic (`allow.auto.create.topics`): this client 
 import concurrent.futures
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -75,6 +75,22 @@ class NotAvailable(Exception):
     """The broker has no answer about the topic at this moment."""
 
 
+class Latest(NamedTuple):
+    """What leaders answered for the latest offsets of partitions.
+
+    Attributes:
+        epochs: of each partition that has a leader; None while its leader does not answer with an offset.
+        offsets: high watermarks, without those that are not available.
+        denied: topics that this identity may not describe.
+        away: why no leader answered at all; empty otherwise.
+    """
+
+    epochs: Mapping[TopicPartition, int | None]
+    offsets: Mapping[TopicPartition, int]
+    denied: frozenset[str]
+    away: str
+
+
 class BrokerClient:
     """A client of one broker. Used by one thread.
 
@@ -132,8 +148,8 @@ class BrokerClient:
         found, _ = self._collect(answers)
         return {topic: str(description.topic_id).translate(_TO_KAFKAS) for topic, description in found.items()}
 
-    def epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return the leader epoch of each of these partitions that this broker leads.
+    def latest(self, partitions: Iterable[TopicPartition]) -> Latest:
+        """Return the leader epoch and the high watermark of each of these partitions.
 
         The answer to a ListOffsets request for the latest offset has the epoch of the leading replica
         (`Partition.fetchOffsetForTimestamp`). Until the high watermark reaches the start of that epoch, the broker
@@ -146,12 +162,17 @@ class BrokerClient:
             wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._answer_seconds
         )
         found, failed = self._collect(answers)
-        epochs = {theirs: answer.leader_epoch for theirs, answer in found.items() if answer.leader_epoch is not None}
-        unavailable = [theirs for theirs, code in failed.items() if code == KafkaError.OFFSET_NOT_AVAILABLE]
-        return {
-            TopicPartition(theirs.topic, theirs.partition): epoch
-            for theirs, epoch in {**dict.fromkeys(unavailable), **epochs}.items()
-        }
+        epochs: dict[TopicPartition, int | None] = {}
+        offsets = {}
+        for theirs, answer in found.items():
+            if answer.leader_epoch is not None:
+                name = TopicPartition(theirs.topic, theirs.partition)
+                epochs[name], offsets[name] = answer.leader_epoch, answer.offset
+        for theirs, code in failed.items():
+            if code == KafkaError.OFFSET_NOT_AVAILABLE:
+                epochs[TopicPartition(theirs.topic, theirs.partition)] = None
+        denied = frozenset(theirs.topic for theirs, code in failed.items() if code in _DENIALS)
+        return Latest(epochs, offsets, denied, self._last_error if _is_away(found, failed) else "")
 
     def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
         """Return the overrides of each topic, None if the broker denies them, without those that are unknown.
@@ -208,8 +229,7 @@ class BrokerClient:
     def _overrides(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, str] | None]:
         answers = self._admin.describe_configs(resources, request_timeout=self._answer_seconds, broker=self._id)
         found, failed = self._collect(answers)
-        # Error codes of librdkafka are below 0, those of brokers above.
-        if not found and all(code < 0 for code in failed.values()):
+        if _is_away(found, failed):
             raise BrokerAway(self._last_error)
         known: dict[ConfigResource, dict[str, str] | None] = {
             resource: None for resource, code in failed.items() if code in _DENIALS
@@ -250,3 +270,8 @@ class BrokerClient:
 
     def _away(self, error: KafkaException) -> BrokerAway:
         return BrokerAway(self._last_error or error.args[0].str())
+
+
+def _is_away(found: Mapping[Any, Any], failed: Mapping[Any, int]) -> bool:
+    """Return whether no broker answered: error codes of librdkafka are below 0, those of brokers above."""
+    return not found and all(code < 0 for code in failed.values())

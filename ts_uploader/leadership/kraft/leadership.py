@@ -292,7 +292,7 @@ class KraftLeadership(LeadershipSource):
         if not replicas:
             return {}
         ids = self._client.topic_ids({partition.topic for partition in replicas})
-        epochs = self._client.epochs(replicas)
+        epochs = self._client.latest(replicas).epochs
         return {
             partition: replica
             for partition, replica in replicas.items()

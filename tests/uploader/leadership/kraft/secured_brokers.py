@@ -23,6 +23,15 @@ LISTENERS = {
 }
 
 
+# The settings of a client of the listener with OAUTHBEARER, which the raw connection lacks.
+TOKEN = {
+    "security.protocol": "sasl_plaintext",
+    "sasl.mechanism": "OAUTHBEARER",
+    "enable.sasl.oauthbearer.unsecure.jwt": "true",
+    "sasl.oauthbearer.config": "principal=agent",
+}
+
+
 def make_certificates(directory: Path) -> None:
     """Write `ca.pem`, and a certificate of that authority for 127.0.0.1 as `broker.pem` and `broker.p12`."""
 
@@ -43,8 +52,8 @@ def make_certificates(directory: Path) -> None:
 def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
     """Return properties of three more listeners for the cluster's broker, each with its own security settings."""
     known = cluster.brokers[1].properties
-    more = ",".join(f"{name}://{LOOPBACK}:{free_port()}" for name in LISTENERS)
-    protocols = "MUTUAL:SSL,SCRAM:SASL_PLAINTEXT,SECRET:SASL_SSL"
+    more = ",".join(f"{name}://{LOOPBACK}:{free_port()}" for name in (*LISTENERS, "TOKEN"))
+    protocols = "MUTUAL:SSL,SCRAM:SASL_PLAINTEXT,SECRET:SASL_SSL,TOKEN:SASL_PLAINTEXT"
     credentials = f'required username="agent" password="{PASSWORD}"'
     return {
         "listeners": f"{known['listeners']},{more}",
@@ -63,6 +72,10 @@ def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
         "listener.name.scram.scram-sha-256.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule {credentials};",
         "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule {credentials};",
         "listener.name.secret.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.token.oauthbearer.sasl.jaas.config": (
+            f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="agent";'
+        ),
         # All principals except the guest.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:CN=broker;User:agent",

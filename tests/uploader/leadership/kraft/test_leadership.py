@@ -123,8 +123,8 @@ def test_what_is_committed_is_shipped_under_min_isr_too(kraft: LocalCluster, arc
     wait_for(lambda: kraft.leader("alone", 0) == 1, "broker 1 to lead")
     asked = [Partition("alone", 0), Partition("other", 0)]
     client = BrokerClient(1, {"bootstrap.servers": kraft.brokers[1].bootstrap}, 10.0)
-    wait_for(lambda: client.epochs(asked).get(asked[1]), "the other partition's epoch")
-    assert client.epochs(asked)[asked[0]] is None
+    wait_for(lambda: client.latest(asked).epochs.get(asked[1]), "the other partition's epoch")
+    assert client.latest(asked).epochs[asked[0]] is None
     client.close(10.0)
     directory = kraft.brokers[1].partition_directory("alone", 0)
     committed = max(base for base in (int(path.stem) for path in directory.glob("*.log")) if base <= 1500)

@@ -12,7 +12,14 @@ from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.kraft import leadership as kraft
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker_client import (
+    AnsweredByAnother,
+    BrokerAway,
+    BrokerClient,
+    Denied,
+    Latest,
+    NotAvailable,
+)
 from ts_uploader.leadership.kraft.leadership import KraftLeadership
 from ts_uploader.leadership.kraft.polled_partitions import Turns
 from ts_uploader.messages.observations import Led, NotLed
@@ -47,9 +54,9 @@ class Told:
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         return self.ids
 
-    def epochs(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+    def latest(self, partitions: Iterable[TopicPartition]) -> Latest:
         self.before_epochs()
-        return self.led
+        return Latest(self.led, {}, frozenset(), "")
 
     def topic_settings(self, topics: Sequence[str]) -> Mapping[str, dict[str, str] | None]:
         self.rounds += 1

@@ -1,0 +1,64 @@
+"""High watermarks of a real broker, by each of the two ways to request them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, TOKEN
+from tests.uploader.leadership.kraft_records import records
+from ts_common.config.cluster_config import ClusterConfig, parse_config
+from ts_common.errors import ConfigurationError
+from ts_common.model import TopicPartition
+from ts_uploader.environment import Environment, ServerPropertiesEnvironment
+from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.tail.broker_watermarks import BrokerWatermarks
+from ts_uploader.tracking.backlog import Backlog
+
+_CLIENT = "ts.segment.uploader.kafka.client."
+
+
+def config_of(client: Mapping[str, str]) -> ClusterConfig:
+    given = {_CLIENT + key: value for key, value in client.items()}
+    return parse_config({"storage.service.endpoint.url": "file:///tmp", **given}, "a test")[0]
+
+
+def through(cluster: LocalCluster, listener: str) -> Environment:
+    environment = ServerPropertiesEnvironment(cluster.brokers[1].server_properties, "prod").load()
+    changes = {"inter.broker.listener.name": listener, **LISTENERS.get(listener, {})}
+    return replace(environment, broker_properties={**environment.broker_properties, **changes})
+
+
+@pytest.mark.parametrize(("listener", "client"), [("SCRAM", {}), ("TOKEN", TOKEN)], ids=["raw", "librdkafka"])
+def test_high_watermarks_are_requested_with_each_mechanism_of_sasl(
+    secured_kraft: LocalCluster, listener: str, client: dict[str, str]
+) -> None:
+    """Each is that of the leader epoch, an answer is returned once, and another leader epoch has none."""
+    names = [TopicPartition(f"watermarks-{listener.lower()}", number) for number in range(3)]
+    secured_kraft.create_topic(names[0].topic, assignment=[[1]] * 3)
+    secured_kraft.produce(names[0].topic, records(700), partition=0)
+    backlog = {
+        name: Backlog(listing, None, 0, None, None, hole=False, wait=None)
+        for name in names
+        if (listing := list_partition(name, secured_kraft.brokers[1].partition_directory(*name).parent)) is not None
+    }
+    requests = BrokerWatermarks(through(secured_kraft, listener), lambda: config_of(client), lambda: backlog)
+    epochs = {names[0]: 0, names[1]: 0, names[2]: 4}
+    assert requests.request(epochs) == {names[0]: 700, names[1]: 0}
+    assert requests.request(epochs) == {}
+    secured_kraft.produce(names[1].topic, records(10), partition=1)
+    found: dict[TopicPartition, int] = {}
+    wait_for(lambda: found.update(requests.request(epochs)) is None and found, "the new high watermark")
+    assert found == {names[1]: 10}
+    assert requests.request({names[2]: 0}) == {names[2]: 0}
+    requests.close()
+
+
+def test_a_mechanism_that_neither_way_has_is_an_error(secured_kraft: LocalCluster) -> None:
+    """It is librdkafka's; the password of the settings is not in it."""
+    client = {"sasl.mechanism": "DIGEST-MD5", "sasl.username": "agent", "sasl.password": PASSWORD}
+    requests = BrokerWatermarks(through(secured_kraft, "SCRAM"), lambda: config_of(client), dict)
+    with pytest.raises(ConfigurationError, match="librdkafka rejects") as raised:
+        requests.request({TopicPartition("t", 0): 0})
+    assert PASSWORD not in str(raised.value)
