@@ -87,7 +87,15 @@ def fill(cluster: LocalCluster, replicas: list[list[int]]) -> None:
     output_of(CONFIGS, [*to, "--entity-type", "users", "--entity-name", "etl", "--entity-type", "clients",
                         "--entity-default", "--add-config", "producer_byte_rate=1048576"])  # fmt: skip
     output_of(
-        CONFIGS, [*to, "--entity-type", "brokers", "--entity-default", "--add-config", "log.retention.ms=864000000"]
+        CONFIGS,
+        [
+            *to,
+            "--entity-type",
+            "brokers",
+            "--entity-default",
+            "--add-config",
+            "log.cleaner.delete.retention.ms=864000000",
+        ],
     )
 
     def committed() -> bool:  # the coordinator may load first
@@ -141,7 +149,7 @@ def test_a_snapshot_has_what_the_cluster_has(
     own = found.brokers["1"]
     assert (own.host, own.configs) == ("127.0.0.1", {"log.cleaner.threads": "2"})
     assert found.brokers["default"].host is None
-    assert (found.brokers["default"].configs or {})["log.retention.ms"] == "864000000"
+    assert (found.brokers["default"].configs or {})["log.cleaner.delete.retention.ms"] == "864000000"
     assert found.quotas == (Quota({"user": "etl", "client-id": None}, {"producer_byte_rate": 1048576.0}),)
     if mode == "kraft":
         assert found.kafka == "4.1"
