@@ -104,13 +104,16 @@ class FollowedLog:
         while self._looks or monotonic() - self._used_at < IDLE_SECONDS:
             looks, self._looks = self._looks, []
             self._hurry.clear()
-            pause, error = FOLLOW_SECONDS, None
+            pause = FOLLOW_SECONDS
+            error: Exception | None = None
             try:
                 if await self._advance():
                     self.changes += 1
                     pause = 0.0
-            except TieredStorageError as found:
+            except Exception as found:
                 error, pause = found, _AGAIN_SECONDS
+                if not isinstance(found, TieredStorageError):
+                    log.exception("internal_error", log=self._name)
             for look in looks:
                 if look.done():  # cancelled
                     continue

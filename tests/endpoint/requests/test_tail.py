@@ -68,6 +68,7 @@ class Recorded(WrappedStore):
         super().__init__(inner, threads=1)
         self.requests: list[str] = []
         self.is_away = False
+        self.error: type[Exception] = StoreUnavailable
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         self._note(f"GET {key}")
@@ -80,7 +81,7 @@ class Recorded(WrappedStore):
     def _note(self, request: str) -> None:
         self.requests.append(request)
         if self.is_away and "/tail/" in request:
-            raise StoreUnavailable(request)
+            raise self.error(request)
 
     @property
     def of_tail(self) -> Sequence[str]:
@@ -445,6 +446,21 @@ def test_a_pack_of_a_later_release_loses_the_partition(archive: MadeArchive) -> 
         assert endpoint.archive.count_lost() == 1
 
     served(archive, work)
+
+
+def test_an_error_that_no_one_expects_leaves_no_client_waiting(archive: MadeArchive) -> None:
+    """The first client has the error, and the next one is served."""
+    MadeTail(archive).put(made(archive, (50, 55)))
+    store = Recorded(archive.store)
+    store.is_away, store.error = True, RuntimeError
+
+    async def work(endpoint: Served) -> int:
+        with pytest.raises(RuntimeError):
+            await asyncio.wait_for(fetch(endpoint, "t", 55, max_wait=0.0), 20)
+        store.is_away = False
+        return int((await fetch(endpoint, "t", 55, max_wait=0.0)).values["high_watermark"])
+
+    assert served(archive, work, store=store) == 55
 
 
 def test_a_store_that_is_away_for_a_while_ends_no_following(
