@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
@@ -22,7 +22,7 @@ from awscrt.checksums import crc32c
 from ts_common.archive.object_keys import ClusterKeys, pack_number
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_pack import HEAD_BYTES, PackHead, encode_pack
-from ts_common.errors import CorruptData
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
 from ts_uploader.tail.pack_log import Level, PackLog, nonce
 
@@ -38,6 +38,22 @@ _PIECE: Final = 1 << 20
 _MILLISECONDS: Final = 1000
 Needs = Callable[[TailEntry], bool]
 _Group = tuple[TailEntry, ...]  # entries that become one
+
+
+class DamagedEntries(CorruptData):
+    """An object lacks batches that an index names, or has others there.
+
+    Attributes:
+        entries: all that were found.
+    """
+
+    def __init__(self, prefix: str, entries: Sequence[TailEntry]) -> None:
+        first = entries[0]
+        super().__init__(
+            f"{prefix}{first.object}: the batches of {first.directory} [{first.start},{first.end}) are not those of "
+            f"its index, and neither are {len(entries) - 1} others"
+        )
+        self.entries = tuple(entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +189,9 @@ class Merger:
             merged: receives what was put, also before an error.
 
         Raises:
-            CorruptData: an object has other bytes than its entries name.
-            StoreUnavailable, AccessDenied, BucketMissing, ObjectNotFound, PreconditionFailed, OutcomeUnknown: as the
-                store.
+            DamagedEntries: objects have other bytes than their entries name, or are missing.
+            CorruptData: an index has no room for one entry.
+            StoreUnavailable, AccessDenied, BucketMissing, PreconditionFailed, OutcomeUnknown: as the store.
             OSError: the file cannot be written.
         """
         levels, is_changed = list(plan.levels), False
@@ -261,31 +277,40 @@ class Merger:
             for row in group:
                 of_object.setdefault(row.object, []).append((row, at))
                 at += row.length
+        damaged: list[TailEntry] = []
         for name, rows in of_object.items():
             for near in _near(sorted(rows, key=lambda each: each[0].position)):
-                self._copy_range(name, near, spool)
+                damaged += self._copy_range(name, near, spool)
+        if damaged:
+            raise DamagedEntries(self._prefix, damaged)
         spool.size = at
         return [_joined(group, start, spool) for group, start in zip(groups, starts, strict=True)]
 
-    def _copy_range(self, name: str, rows: Sequence[tuple[TailEntry, int]], spool: "_Spool") -> None:
-        """Copy entries that are near each other in an object, with one request."""
+    def _copy_range(self, name: str, rows: Sequence[tuple[TailEntry, int]], spool: "_Spool") -> list[TailEntry]:
+        """Copy entries that are near each other in an object, with one request; return those that are damaged."""
         first, last = rows[0][0], rows[-1][0]
         position = first.position
-        with self._store.open(self._prefix + name, ByteRange(position, last.position + last.length)) as stream:
+        damaged: list[TailEntry] = []
+        with (
+            suppress(_Short, ObjectNotFound),
+            self._store.open(self._prefix + name, ByteRange(position, last.position + last.length)) as stream,
+        ):
             for row, place in rows:
                 while position < row.position:
-                    position += len(_piece(stream.read(min(row.position - position, _PIECE)), name))
+                    position += len(_piece(stream.read(min(row.position - position, _PIECE))))
                 checksum, end = 0, row.position + row.length
                 while position < end:
-                    piece = _piece(stream.read(min(end - position, _PIECE)), name)
+                    piece = _piece(stream.read(min(end - position, _PIECE)))
                     checksum = crc32c(piece, checksum)
                     spool.write(place + position - row.position, piece)
                     position += len(piece)
                 if checksum != row.crc32c:
-                    raise CorruptData(
-                        f"{self._prefix}{name}: the bytes of {row.directory} [{row.start},{row.end}) have another "
-                        "CRC-32C than its index"
-                    )
+                    damaged.append(row)
+        return damaged + [row for row, _ in rows if row.position + row.length > position]
+
+
+class _Short(Exception):
+    """An object ends below an entry that its index has."""
 
 
 class _Spool:
@@ -342,9 +367,9 @@ class _Spool:
         self._file.close()
 
 
-def _piece(data: bytes, name: str) -> bytes:
+def _piece(data: bytes) -> bytes:
     if not data:
-        raise CorruptData(f"{name}: it ends below an entry that its index has")
+        raise _Short
     return data
 
 

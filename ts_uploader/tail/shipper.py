@@ -333,7 +333,11 @@ class TailShipper:
             self._again.pop(led.partition, None)
             self._led.look(led, now)
         self._requested = requested
-        self._upkeep.published(time.monotonic())
+        if left_out := self._upkeep.published(time.monotonic()):
+            for led in self._led:
+                if led.own is not None and led.own.keys.directory in left_out:
+                    led.continue_at(None)
+                    self._led.look(led, now)
         self._metrics.tail_packs.inc()
         self._metrics.tail_bytes.inc(size)
         self._metrics.tail_seconds.observe(time.monotonic() - now)

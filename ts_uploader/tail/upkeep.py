@@ -15,18 +15,20 @@ import structlog
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys, partition_of
+from ts_common.archive.tail_chain import TailEntry
 from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.store_health import failure_reason
 from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartitions
-from ts_uploader.tail.merging import Merged, MergePlan, Merger, plan_merge, plan_sweep
+from ts_uploader.tail.merging import DamagedEntries, Merged, MergePlan, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
 from ts_uploader.tail.pack_log import GRACE_SECONDS, PackLog, boot_seconds
 
 log = structlog.get_logger()
 
 _AGAIN_SECONDS: Final = 30.0  # after a merge that failed
+_DAMAGED_TWICE: Final = 2
 _DELETE_AGAIN_SECONDS: Final = 300.0
 _PUBLISH_SECONDS: Final = 60.0  # after a merge, if no record arrives
 _NOTE_SECONDS: Final = GRACE_SECONDS / 4
@@ -65,6 +67,8 @@ class Upkeep:
         self._put_at = self._last_note = self._last_sweep = time.monotonic()
         self._merged_at: float | None = None  # of a merge that no pack leads to yet
         self._merge_from = self._delete_from = 0.0
+        self._damaged: dict[TailEntry, int] = {}  # how often a merge found other batches than those of the index
+        self._left_out: set[str] = set()  # directories that a merge left damaged entries out of
         self._tried: dict[str, float] = {}  # when the commit of a directory that is led elsewhere was last requested
         self.undeleted = ""
 
@@ -72,9 +76,11 @@ class Upkeep:
         """Use a merge that has ended."""
         self._work.finish()
 
-    def published(self, now: float) -> None:
-        """Note that a pack was put."""
+    def published(self, now: float) -> set[str]:
+        """Note that a pack was put; return the directories whose chains can end earlier by it."""
         self._put_at, self._merged_at = now, None
+        left_out, self._left_out = self._left_out, set()
+        return left_out
 
     def begin_again(self) -> None:
         """Forget a merge that no pack leads to: the log was read again."""
@@ -95,16 +101,20 @@ class Upkeep:
             self._note_commits(led)
         if self._work.is_busy or now < self._merge_from or self._merged_at is not None:
             return
-        plan = plan_merge(self._packs, self._needed.needs)
+        plan = plan_merge(self._packs, self._needs)
         if plan is None and now - self._last_sweep > GRACE_SECONDS:
             self._last_sweep = now
-            plan = plan_sweep(self._packs, self._needed.needs)
+            plan = plan_sweep(self._packs, self._needs)
             if plan is None:
                 self._read_others(led)
                 return
         if plan is not None:
             merged = Merged()
             self._work.begin(partial(self._merger.run, plan, merged), partial(self._take_merged, plan, merged))
+
+    def _needs(self, entry: TailEntry) -> bool:
+        """Return whether a merge keeps an entry; one that is damaged is of no use to any reader."""
+        return self._damaged.get(entry, 0) < _DAMAGED_TWICE and self._needed.needs(entry)
 
     def _delete(self, now: float) -> None:
         try:
@@ -119,12 +129,19 @@ class Upkeep:
         if error is not None or plan.reads != self._packs.reads:
             self._packs.abandon(merged.made)
             self._merge_from = time.monotonic() + _AGAIN_SECONDS
+        if isinstance(error, DamagedEntries):  # another reading shows whether the store or the way is at fault
+            self._merge_from = 0.0
+            for entry in error.entries:
+                self._damaged[entry] = self._damaged.get(entry, 0) + 1
         if error is not None:
             self._metrics.errors.labels(MERGE_TAIL, failure_reason(error)).inc()
             log.warning("tail_not_merged", message="repeated", log=self._packs.name, error=str(error))
         elif plan.reads == self._packs.reads:
             self._packs.take_merge(plan.packs, merged.levels, merged.made)
             self._merged_at = time.monotonic()
+            gone = self._damaged.keys() - self._packs.rows
+            self._left_out |= {entry.directory for entry in gone}
+            self._damaged = {entry: times for entry, times in self._damaged.items() if entry not in gone}
             self._metrics.tail_merged_bytes.inc(merged.copied)
 
     def _note_commits(self, led_partitions: LedPartitions) -> None:

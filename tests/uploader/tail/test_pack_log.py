@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
+from tests.made_archive import CLUSTER, MadeArchive
+from tests.made_tail import Recorded, plain, ship
 from ts_common.archive import tail_pack
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
@@ -14,12 +16,14 @@ from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_logs import read_indexes
 from ts_common.archive.tail_pack import PackHead, encode_pack
-from ts_common.errors import CorruptData
 from ts_common.store.contract import Body, IfAbsent, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_reader.query.plan_query import plan_query
+from ts_reader.query.query import Offset, Query, Subscription
+from ts_reader.query.read_split import read_split
 from ts_uploader.tail import merging, pack_log
-from ts_uploader.tail.merging import Merged, Merger, plan_merge, plan_sweep
+from ts_uploader.tail.merging import DamagedEntries, Merged, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
 from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, LogMoved, PackLog
 
@@ -228,7 +232,7 @@ def test_nothing_is_deleted_before_a_look_at_the_log_a_grace_later(store: Object
 
 
 def test_a_merge_of_a_damaged_object_changes_nothing(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its entries keep their CRC-32C, so that each reader finds the damage."""
+    """Its entries keep their CRC-32C, so that each reader finds the damage; the error names all of them."""
     monkeypatch.setattr(merging, "PACKS", 1)
     log = PackLog(store, KEYS, "1")
     log.read()
@@ -237,7 +241,7 @@ def test_a_merge_of_a_damaged_object_changes_nothing(store: ObjectStore, monkeyp
     store.put(key, store.get(key)[0].replace(b"abc", b"abd"))
     plan, merged = plan_merge(log, lambda _: True), Merged()
     assert plan is not None
-    with pytest.raises(CorruptData, match=r"the bytes of t-0 \[0,3\) have another CRC-32C"):
+    with pytest.raises(DamagedEntries, match=r"the batches of t-0 \[0,3\) are not those of its index"):
         Merger(store, KEYS, "1").run(plan, merged)
     assert merged.made == []
 
@@ -294,7 +298,7 @@ def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.Monk
     """With an interval of 0.7 s; one partition closes a segment each hour, the other one each day."""
     store, clock = Counting(), Clock()
     log, needed = PackLog(store, KEYS, "1", clock), Needed("1", clock)
-    monkeypatch.setattr(merging.Merger, "_copy_range", lambda *_: None)
+    monkeypatch.setattr(merging.Merger, "_copy_range", lambda *_: [])
     monkeypatch.setattr(merging._Spool, "checksum", lambda *_: 0)
     monkeypatch.setattr(pack_log, "encode_pack", lambda *_: b"")
     log.read()
@@ -324,6 +328,35 @@ def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.Monk
         most = max(most, len(store.objects))
     assert store.puts <= 1.03 * rounds
     assert most < 3000
+
+
+def test_a_fresh_reader_of_the_deepest_log_sends_ten_requests_for_the_tail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing, an index of each level and of two packs, and the batches that it needs."""
+    monkeypatch.setattr(merging, "PACKS", 2)
+    monkeypatch.setattr(merging, "_GENERATIONS", 2)
+    archive = MadeArchive(tmp_path / "store")
+    ship(archive)
+    log = PackLog(archive.store, archive.keys, "1", Clock())
+    log.read()
+    end, indexes = 100, list[str]()
+    while len(indexes) < 2 + merging._LEVELS:
+        made, body = plain(archive, (end, end + 5))
+        log.put(1, [made], [body])
+        end += 5
+        indexes = [index.name for index in read_indexes(archive.store, archive.keys, "1")]
+        if (plan := plan_merge(log, lambda _: True)) is not None:
+            merged = Merged()
+            Merger(archive.store, archive.keys, "1").run(plan, merged)
+            log.take_merge(plan.packs, merged.levels, merged.made)
+    store = Recorded(archive.store)
+    query = Query(archive.location, CLUSTER, 0, Subscription(("t",)), start=Offset(end - 3), tail=True)
+    rows = [each for split in plan_query(store, query).splits for each in read_split(store, split, ["offset"])]
+    assert [offset for each in rows for offset in each["offset"].to_pylist()] == [end - 3, end - 2, end - 1]
+    of_tail = [each.partition("/tail/1/")[2] for each in store.requests if "/tail/" in each]
+    assert of_tail == ["packs/", *indexes, indexes[0]]
+    assert len(of_tail) <= 10
 
 
 def full(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int, clock: Clock) -> PackLog:

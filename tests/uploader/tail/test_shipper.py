@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dev.local.waiting import wait_for
 from tests.common.log_format.build import batch, record
 from tests.uploader.tail.test_live_log import begin
 from ts_common.archive.commit import Commit, Live
@@ -22,7 +24,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.messages.observations import Answered, EarlyRequest, EpochFile, FormerCovered, LastEpoch, Listing
 from ts_uploader.messages.tasks import Position
 from ts_uploader.metrics.counters import Metrics
-from ts_uploader.tail import adoption, shipper
+from ts_uploader.tail import adoption, merging, shipper
 from ts_uploader.tail.pack_log import PackLog
 from ts_uploader.tail.shipper import Sources, TailShipper
 from ts_uploader.tail.upkeep import Upkeep
@@ -346,6 +348,33 @@ def test_a_log_that_stays_damaged_begins_again_at_the_next_offsets(
     broker.answered.clear()
     Agent(broker, store).ship()
     assert shown(store, broker, partition) == logged(broker, partition)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_damaged_batches_are_left_out_of_a_merge_and_shipped_again(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    """Otherwise each merge would fail, and then no pack has room: one bad byte would stop all partitions."""
+    monkeypatch.setattr(merging, "PACKS", 2)
+    monkeypatch.setattr(shipper, "_ROWS", 30)
+    first, second = broker.lead("a"), broker.lead("b")
+    broker.append(first, 4)
+    broker.append(second, 4)
+    agent = Agent(broker, store)
+    agent.ship()
+    (pack,) = store.list(KEYS.tail("1"))
+    body = store.get(pack.key)[0]
+    store.put(pack.key, body[:-20] if is_cut else body[:-1] + bytes([body[-1] ^ 1]))
+    assert shown(store, broker, second) != logged(broker, second)
+
+    def is_whole(partition: TopicPartition) -> bool:
+        agent.ship()
+        return shown(store, broker, partition) == logged(broker, partition)
+
+    for _ in range(40):  # more entries than a log without merges has room for
+        broker.append(first, 1)
+        wait_for(partial(is_whole, first), "the other partition to be shipped", state=lambda: agent.shipper.state)
+    wait_for(partial(is_whole, second), "the damaged batches to be shipped again", state=lambda: agent.shipper.state)
 
 
 def test_another_agents_log_that_lacks_an_object_holds_up_no_other_partition(
