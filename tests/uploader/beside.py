@@ -12,6 +12,7 @@ from dev.local.agent import AgentProcess, write_config
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import OracleRecord, dump
 from dev.local.proxy.s3 import S3FaultProxy
+from dev.local.stores.s3 import S3Server
 from tests.archive import read_archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
@@ -43,13 +44,14 @@ class Archive:
         agents: all that were made.
 
     Args:
-        cluster: whose brokers are shipped; with an S3 server.
+        cluster: whose brokers are shipped.
         directory: of the test.
         topic: the shipped topic.
         cluster_id: part of the keys.
         entropy_bits: of the keys.
         properties: further ones of the configuration.
         proxy: between the agents and the S3 server; the archive's own store uses the server itself.
+        s3: another S3 server than the cluster's.
     """
 
     def __init__(
@@ -61,10 +63,12 @@ class Archive:
         entropy_bits: int = 5,
         properties: Mapping[str, str] | None = None,
         proxy: S3FaultProxy | None = None,
+        s3: S3Server | None = None,
     ) -> None:
-        assert cluster.s3 is not None
+        server = s3 or cluster.s3
+        assert server is not None
         self.cluster = cluster
-        self.s3 = cluster.s3
+        self.s3 = server
         self.topic = topic
         self.keys = ClusterKeys(cluster_id, entropy_bits)
         self.location = f"s3://{BUCKET}/{directory.name}"
@@ -77,7 +81,7 @@ class Archive:
             "metrics.partitions": "true",
             **(properties or {}),
         }
-        self._environment = (proxy or cluster.s3).environment()
+        self._environment = (proxy or server).environment()
         self.agents: list[AgentProcess] = []
         self._store: ObjectStore | None = None
 
