@@ -1,26 +1,15 @@
 """The live tail with real brokers and agents: readers see each acknowledged record that Kafka kept, once."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from dev.local.kafka.cluster import LocalCluster
 from dev.local.oracle import OracleRecord, dump
 from tests.faults.leaders import Background, Load, produce, start_agents, wait_in_sync, wait_led
-from tests.uploader.beside import ON_BOTH, Archive
+from tests.uploader.beside import Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.tail.shown import TAIL, shown, transact, wait_shown
 
-pytestmark = pytest.mark.usefixtures("credentials")
-
-
-@pytest.fixture(autouse=True)
-def _mended(cluster: LocalCluster) -> Iterator[None]:
-    """Run each broker again after the test."""
-    yield
-    for broker in cluster.brokers.values():
-        if not broker.alive:
-            broker.start()
+pytestmark = pytest.mark.usefixtures("credentials", "mended")
 
 
 def test_records_of_an_open_segment_are_shown_and_stay_the_same_once_it_closes(
@@ -62,33 +51,50 @@ class Watch(Background):
             self.reads, before = self.reads + 1, now
 
 
-@ON_BOTH
+@pytest.mark.parametrize(
+    ("cluster", "moves"),
+    [
+        ("zookeeper", "kill pause"),
+        pytest.param("kraft", "kill pause", marks=pytest.mark.full),
+        pytest.param("zookeeper", "pause kill pause kill kill pause pause kill", marks=pytest.mark.full),
+        pytest.param("kraft", "pause kill pause kill kill pause pause kill", marks=pytest.mark.full),
+    ],
+    indirect=["cluster"],
+)
 def test_each_acknowledged_record_is_shown_once_across_leaders_and_killed_agents(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, moves: str
 ) -> None:
-    """In order, equal to Kafka's consumer at both isolation levels, from the tail and from segments."""
-    archive = archive_of("tail-moves", properties=TAIL)
+    """In order, equal to Kafka's consumer at both isolation levels, from the tail and from segments.
+
+    A leader that was paused leads on for a moment, and receives what producers sent it.
+    """
+    archive = archive_of(f"tail-moves-{len(moves)}", properties=TAIL)
     config = {"segment.bytes": "120000", "min.insync.replicas": "1"}
     cluster.create_topic(archive.topic, assignment=[[1, 2]], config=config)
     agents = start_agents(archive, 1, 2)
+    while_paused: dict[int, bytes] = {}
     with Load(cluster, archive.topic, 1) as load, Watch(archive) as watch:
-        for leader, other in ((1, 2), (2, 1)):
+        for number, move in enumerate(moves.split()):
+            leader, other = number % 2 + 1, 2 - number % 2
             transact(cluster, archive.topic)
             wait_shown(archive, max(load.acknowledged[0], default=0))
             agents[leader].kill()
             agents[leader].start()
             wait_shown(archive, max(load.acknowledged[0]))
-            cluster.brokers[leader].kill()
+            broker = cluster.brokers[leader]
+            (broker.kill if move == "kill" else broker.pause)()
             wait_led(cluster, archive.topic, other)
-            wait_shown(archive, max(load.acknowledged[0]))
-            cluster.brokers[leader].start()
+            of_other = cluster.brokers[other].bootstrap
+            while_paused |= produce(cluster, archive.topic, f"other{number}", 20, bootstrap_servers=of_other)
+            wait_shown(archive, max(while_paused) + 1)
+            (broker.start if move == "kill" else broker.resume)()
             wait_in_sync(cluster, archive.topic, 1, 2)
         transact(cluster, archive.topic)
         watch.check()
-    seen = wait_shown(archive, cluster.latest(archive.topic, 0) - 1)
+    seen = wait_shown(archive, cluster.latest(archive.topic, 0))
     assert seen == dump(cluster.bootstrap, archive.topic)
     assert shown(archive, "read_committed") == dump(cluster.bootstrap, archive.topic, "read_committed")
     values = {record.offset: record.value for record in seen}
-    assert load.acknowledged[0].items() <= values.items()
+    assert (load.acknowledged[0] | while_paused).items() <= values.items()
     assert watch.reads > 10
     assert archive.next_offset() > 0
