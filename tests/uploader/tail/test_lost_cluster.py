@@ -62,7 +62,10 @@ def test_a_lost_cluster_leaves_all_but_what_the_last_two_intervals_acknowledged(
 
     A restore has the same records.
     """
-    archive = archive_of("tail-lost", properties={PREFIX + "tail.interval.ms": str(int(INTERVAL * 1000))})
+    archive = archive_of(
+        "tail-restored" if restores else "tail-lost",
+        properties={PREFIX + "tail.interval.ms": str(int(INTERVAL * 1000))},
+    )
     cluster.create_topic(archive.topic, assignment=[[1, 2], [2, 1]], config={"segment.bytes": "200000"})
     agents = start_agents(archive, 1, 2)
     with Writers(cluster, archive.topic) as writers:
