@@ -16,6 +16,7 @@ class FakeServer:
         endpoint: its URL.
         answers: set by the test.
         stalls: whether a connection stays open after its answer.
+        consent: is sent to a request with `Expect: 100-continue`; without an empty line the connection is closed then.
         requests: the first line of each request.
         headers: of each request, names in lower case.
         bodies: of each request with an answer.
@@ -26,6 +27,7 @@ class FakeServer:
         self.endpoint = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.answers: list[Answer] = [None]
         self.stalls = False
+        self.consent = b"HTTP/1.1 100 Continue\r\n\r\n"
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.bodies: list[bytes] = []
@@ -70,7 +72,9 @@ class FakeServer:
                 self._closed.wait()
                 return
             if headers.get("expect") == "100-continue":
-                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                connection.sendall(self.consent)
+                if not self.consent.endswith(b"\r\n\r\n"):
+                    return
             self.bodies.append(reader.read(int(headers.get("content-length", 0))))
             connection.sendall(answer)
             if self.stalls:

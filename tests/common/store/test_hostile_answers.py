@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from dev.local.stores.azurite import ACCOUNT, KEY
 from tests.common.store.servers import FakeServer, answer
-from ts_common.errors import CorruptData, OutcomeUnknown, StoreUnavailable
-from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, StoreUnavailable
+from ts_common.store.contract import ByteRange, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.gcs.tokens import default_tokens
 from ts_common.store.options import Connection, StorageOptions
@@ -91,6 +91,29 @@ def test_more_bytes_than_the_range_are_no_answer(liar: Liar) -> None:
         liar.store.get("key", ByteRange(2, 5))
 
 
+def test_a_head_that_the_end_of_the_connection_cuts_is_no_answer(liar: Liar) -> None:
+    """Python's client returns the headers that have arrived, and the last one can be cut."""
+    whole = answer("200 OK", **SAYS, x_ms_meta_ts_end="17", x_goog_meta_ts_end="17", x_amz_meta_ts_end="17")
+    for cut in (whole[:-3], whole[:-4], whole[:-5], whole[: whole.index(b"\r\n") + 2]):
+        liar.server.answers = [cut]
+        with pytest.raises(StoreUnavailable, match="no response"):
+            liar.store.head("key")
+        with pytest.raises(OutcomeUnknown, match="no response"):
+            liar.store.put("key", b"x")
+
+
+@pytest.mark.parametrize("status", ["102 Processing", "103 Early Hints", "100 Continue"])
+def test_the_response_to_a_put_is_the_one_after_interim_responses(liar: Liar, status: str) -> None:
+    """Python's client takes some of them as the response, and the next request gets the response to this one."""
+    interim = f"HTTP/1.1 {status}\r\nLink: </a>\r\n\r\n".encode()
+    liar.server.answers = [interim * 2 + answer("412 Precondition Failed", b"<Error/>", **SAYS)]
+    with pytest.raises(PreconditionFailed):
+        liar.store.put("key", b"x", condition=IfMatch('"0x1"' if liar.kind != "gs" else "1"))
+    liar.server.answers = [interim * 1000 + answer("200 OK", **SAYS)]
+    with pytest.raises(OutcomeUnknown, match="no response"):
+        liar.store.put("key", b"x")
+
+
 def test_a_listing_with_a_key_outside_the_prefix_is_rejected(liar: Liar) -> None:
     """Cut at the length of the prefix it would be another key."""
     liar.server.answers = [answer("200 OK", liar.page("elsewhere/a"))]
@@ -159,6 +182,16 @@ def test_what_grows_or_nests_without_bound_is_no_answer(liar: Liar) -> None:
 def s3(fake: FakeServer) -> Iterator[ObjectStore]:
     with open_store("s3://archive/base", timeout_seconds=5) as store:
         yield store
+
+
+@pytest.mark.parametrize("consent", [b"HTTP/1.1 100 Continue\r\n", b"HTTP/1.1 100 Continue\r\nA: b"])
+def test_a_put_whose_connection_ends_within_the_servers_consent_is_in_doubt(
+    s3: ObjectStore, fake: FakeServer, consent: bytes
+) -> None:
+    """The SDK would read the headers forever: bodies above a mebibyte wait for the consent."""
+    fake.answers, fake.consent = [b""], consent
+    with pytest.raises(OutcomeUnknown, match="no response"):
+        s3.put("key", bytes((1 << 20) + 1))
 
 
 def test_regions_that_send_on_to_each_other_end(s3: ObjectStore, fake: FakeServer) -> None:

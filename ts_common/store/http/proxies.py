@@ -16,6 +16,7 @@ import urllib3
 from urllib3 import exceptions as http
 
 from ts_common.errors import ConfigurationError
+from ts_common.store.http.response_head import POOLS
 from ts_common.store.response_body import read_whole
 
 _METADATA = "metadata.google.internal"  # link-local, although it is a name
@@ -73,8 +74,11 @@ def pool_for(url: str, **settings: Any) -> urllib3.PoolManager:
     """
     proxy = proxy_of(url)
     if proxy is None:
-        return urllib3.PoolManager(**settings)
-    return urllib3.ProxyManager(proxy.url, proxy_headers=proxy.headers, **settings)
+        pool = urllib3.PoolManager(**settings)
+    else:
+        pool = urllib3.ProxyManager(proxy.url, proxy_headers=proxy.headers, **settings)
+    pool.pool_classes_by_scheme = POOLS
+    return pool
 
 
 @dataclass(frozen=True, slots=True)
