@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 from awscrt.checksums import crc32c
@@ -59,7 +58,7 @@ class MadeTail:
         """
         name = f"merged/{self.number}-1a2b3c4d"
         former = {entry.object for entry in self.entries}
-        made = [(replace(entry, object=""), self.batches(entry)) for entry in self.entries]
+        made = [(entry._replace(object=""), self.batches(entry)) for entry in self.entries]
         self._put(name, (), made, None)
         index, self.number = self.entries, self.number + 1
         self._put(pack_name(self.number), () if moves_index else index, (), name if moves_index else None)
@@ -76,7 +75,7 @@ class MadeTail:
     ) -> None:
         own, position = [], 0
         for entry, body in made:
-            own.append((replace(entry, position=position), body))
+            own.append((entry._replace(position=position), body))
             position += len(body)
         head = PackHead(self.log, self.number, "nonce", self.time, before)
         data = encode_pack(head, (*others, *(entry for entry, _ in own)), [body for _, body in own])

@@ -69,7 +69,7 @@ _METADATA = {
     "ts-version": "1",
 }
 _ENTRY = TailEntry("t-0", 5, 100, 110, "", 0, 61, 7, ((4, 100), (5, 105)), 109, (Aborted(9, 90, 108),), 10, 2)
-_PACK = encode_pack(PackHead("1", 7, "n", 1), [_ENTRY, dataclasses.replace(_ENTRY, start=105, aborted=None)], [])
+_PACK = encode_pack(PackHead("1", 7, "n", 1), [_ENTRY, _ENTRY._replace(start=105, aborted=None)], [])
 _HEAD = decode_head(_PACK, "k")
 _JSON: Mapping[str, Any] = {
     **{name: json.loads(text) for name, (text, _) in OBJECTS.items()},

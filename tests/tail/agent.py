@@ -205,7 +205,7 @@ class Agent:
                 continue
             entry, batches = found
             position = len(bodies)
-            rows.append(replace(entry, object=name, position=position))
+            rows.append(entry._replace(object=name, position=position))
             bodies[position] = batches
             ended.append((led, entry.end))
         if not rows:
@@ -348,7 +348,7 @@ class Agent:
                 if pack is None:
                     raise Again
                 bodies[len(bodies)] = pack.bodies[entry.position]
-                copied.append(replace(entry, object=merged_name, position=len(bodies) - 1))
+                copied.append(entry._replace(object=merged_name, position=len(bodies) - 1))
         if not self.has(TailClause.KEPT):
             yield from do(lambda: bucket.delete(self.log, parts))
         if copied:

@@ -100,13 +100,13 @@ def _joined(commit: Commit, entries: Entries, clauses: frozenset[TailClause]) ->
             live = replace(live, ahead=EpochHistory(((0, commit.next_offset), *pairs)))
     commit = replace(commit, live=live)
     if TailClause.LIVE not in clauses:
-        entries = [(log, replace(entry, epochs=())) for log, entry in entries]
+        entries = [(log, entry._replace(epochs=())) for log, entry in entries]
     chain = join(commit, entries)
     while TailClause.CHAIN not in clauses:
         above = sorted((each for each in entries if each[1].start > chain.end), key=lambda each: each[1].start)
         if not above:
             break
-        entries = [*entries, (above[0][0], replace(above[0][1], start=chain.end))]
+        entries = [*entries, (above[0][0], above[0][1]._replace(start=chain.end))]
         longer = join(commit, entries)
         if longer.end == chain.end:
             break

@@ -37,6 +37,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from awscrt.checksums import crc32c
@@ -144,7 +145,7 @@ def encode_pack(head: PackHead, entries: Iterable[TailEntry], batches: Sequence[
     Raises:
         CorruptData: header or index are larger than readers accept.
     """
-    ordered = sorted(entries, key=lambda entry: (entry.directory, entry.start, entry.end, entry.epoch))
+    ordered = sorted(entries, key=attrgetter("directory", "start", "end", "epoch"))
     blocks, bodies = list[Block](), list[bytes]()
     for at in range(0, len(ordered), MAX_BLOCK_ROWS):
         part = ordered[at : at + MAX_BLOCK_ROWS]

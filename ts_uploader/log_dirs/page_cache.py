@@ -10,6 +10,8 @@ distinguished from the broker's. Instead the next block is requested with `POSIX
 in parallel. The kernel does not drop a page that is being read, so the last requests are waited for before pages are
 dropped: after a cut upload or a short look, no read has waited for them.
 
+A small range is read by one query of all its bytes. If they are not all cached, its pages count as the agent's.
+
 A query of a missing page makes the kernel read it, and a fast disk may answer within the query. So a page also counts
 as missing if the thread made a disk read meanwhile, which the kernel counts (getrusage(2), `ru_inblock`). A query costs
 as much as a read. So only one page in `_SAMPLE_PAGES` is queried, and ever fewer while all are cached, as those of a
@@ -36,6 +38,7 @@ from ts_uploader.process.progress import beat
 log = structlog.get_logger()
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+SMALL_BYTES: Final = 32 << 10
 _SAMPLE_PAGES: Final = 8
 _MOST_SAMPLE_PAGES: Final = 64
 _UNDER_WAY: Final = 2  # the most requests that the disk may still work on: a block of the reader's may begin in another
@@ -52,8 +55,8 @@ _told = threading.Event()  # set once the process has logged that a file system 
 class PulledPages:
     """The pages of one open file that the agent added to the page cache; for one thread at a time.
 
-    Keeps a byte for each page: 256 KiB for a segment of 1 GiB. If the file system cannot report cached pages (some
-    network file systems), no page counts as the agent's, and all stay cached.
+    Keeps a byte for each page once more than small cached ranges are read: 256 KiB for a segment of 1 GiB. If the file
+    system cannot report cached pages (some network file systems), no page counts as the agent's, and all stay cached.
 
     Args:
         descriptor: open for reading, and used by no other reader.
@@ -63,7 +66,7 @@ class PulledPages:
     def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor
         self._pages = -(-size // PAGE_BYTES)
-        self._known = bytearray(self._pages)
+        self._known = bytearray()  # empty while nothing is known
         self._byte = bytearray(1)
         self._tells = True
         self._blocks = 0  # that the thread has read from disks
@@ -75,6 +78,7 @@ class PulledPages:
         beat()
         first, last = start // PAGE_BYTES, min(-(-end // PAGE_BYTES), self._pages) - 1
         page = first // _SAMPLE_PAGES * _SAMPLE_PAGES
+        self._begin()
         if last < page or self._known.find(_UNKNOWN, page, last + 1) < 0:
             return
         wanted: list[list[int]] = []
@@ -103,8 +107,30 @@ class PulledPages:
             self._advise(begin, behind + 1, os.POSIX_FADV_WILLNEED)
         self._requests.append((first, last))
 
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes, at most `SMALL_BYTES`; fewer only at the end of the file."""
+        beat()
+        buffer, before = bytearray(size), _blocks_read()
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT if self._tells else 0)
+        except BlockingIOError:
+            count = -1
+        except OSError as error:
+            if error.errno in _UNTOLD:
+                self._do_without(error)
+            return os.pread(self._descriptor, size, position)
+        if count == size and _blocks_read() == before:
+            return bytes(buffer)
+        if self._tells:
+            self._begin()
+            first, behind = position // PAGE_BYTES, min(-(-(position + size) // PAGE_BYTES), self._pages)
+            self._know(first, behind - 1, _OURS)
+        return os.pread(self._descriptor, size, position)
+
     def hand_back(self) -> None:
         """Drop the agent's pages; the kernel keeps pages that another process maps or writes."""
+        if not self._known:
+            return
         for begin, last in self._requests:
             for run in _RUN_OF_OURS.finditer(self._known, begin, last + 1):
                 with suppress(OSError):  # a disk that cannot read the pages adds none
@@ -112,7 +138,11 @@ class PulledPages:
         self._requests.clear()
         for run in _RUN_OF_OURS.finditer(self._known):
             self._advise(run.start(), run.end(), os.POSIX_FADV_DONTNEED)
-        self._known = bytearray(self._pages)
+        self._known = bytearray()
+
+    def _begin(self) -> None:
+        if not self._known:
+            self._known = bytearray(self._pages)
 
     def _know(self, page: int, last: int, state: int) -> None:
         """Set the state of a range of pages, except where it is known."""
@@ -148,24 +178,6 @@ class PulledPages:
 
     def _advise(self, begin: int, behind: int, advice: int) -> None:
         os.posix_fadvise(self._descriptor, begin * PAGE_BYTES, (behind - begin) * PAGE_BYTES, advice)
-
-
-def read_page(descriptor: int, size: int) -> bytes | None:
-    """Return the bytes of a file of at most one page, as `PulledPages` would leave the cache; None if it must read.
-
-    An agent lists ten thousand directories with two such files each, which the broker has nearly always cached.
-    """
-    buffer, before = bytearray(size), _blocks_read()
-    try:
-        count = os.preadv(descriptor, [buffer], 0, os.RWF_NOWAIT)
-        is_missing = _blocks_read() > before
-    except BlockingIOError:
-        count, is_missing = os.preadv(descriptor, [buffer], 0), True
-    except OSError:
-        return None
-    if is_missing:
-        os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_DONTNEED)
-    return bytes(buffer[:count])
 
 
 def _blocks_read() -> int:

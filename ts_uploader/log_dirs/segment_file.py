@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.errors import SegmentChanged
-from ts_uploader.log_dirs.page_cache import PAGE_BYTES, PulledPages, read_page
+from ts_uploader.log_dirs.page_cache import SMALL_BYTES, PulledPages
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DELETED = ".deleted"
@@ -30,15 +30,17 @@ class OpenLog:
     """A `.log` file held open, so that it survives renames and unlinks.
 
     Attributes:
-        path: the name that it was opened by.
+        name: the path that it was opened by.
         descriptor: open for reading.
         size: bytes, when it was opened.
         age_seconds: since its last write, when it was opened.
         pulled: its pages that reading here added to the page cache.
         deleted: whether that path is its `.deleted` one.
+
+    At the end of a `with` block it is closed.
     """
 
-    path: Path
+    name: str
     descriptor: int
     inode: int
     size: int
@@ -46,12 +48,28 @@ class OpenLog:
     pulled: PulledPages
     deleted: bool = False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.pulled.hand_back()
+        finally:
+            os.close(self.descriptor)
+
+    @property
+    def path(self) -> Path:
+        """The path that it was opened by."""
+        return Path(self.name)
+
     def reader(self, position: int = 0) -> "Reader":
         """Return a new reader of the bytes from `position` on, in order."""
         return Reader(self.descriptor, self.size, position, self.pulled)
 
     def read_at(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes at a position; reads nothing around them."""
+        if size <= SMALL_BYTES:
+            return self.pulled.read(position, size)
         self.pulled.expect(position, position + size)
         return os.pread(self.descriptor, size, position)
 
@@ -117,9 +135,8 @@ class Reader:
             self._expected = behind
 
 
-@contextmanager
-def open_log(directory: Path, base: int, *, deleted: bool = False) -> Iterator[OpenLog]:
-    """Open a segment's `.log` under its live name, or under its `.deleted` name.
+def open_log(directory: Path, base: int, *, deleted: bool = False) -> OpenLog:
+    """Open a segment's `.log` under its live name, or under its `.deleted` name; use the result in a `with` block.
 
     The caller has to choose the name: while the cleaner replaces a segment, the `.deleted` name leads to the old file
     before the live name leads to the new one.
@@ -127,20 +144,21 @@ def open_log(directory: Path, base: int, *, deleted: bool = False) -> Iterator[O
     Raises:
         SegmentChanged: the name does not exist, or is no regular file.
     """
-    path = directory / f"{base:020d}{LOG_SUFFIX}{_DELETED if deleted else ''}"
+    name = f"{directory}/{base:020d}{LOG_SUFFIX}{_DELETED if deleted else ''}"
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(name, _FLAGS)
     except FileNotFoundError as gone:
-        raise SegmentChanged(f"{path} no longer exists") from gone
+        raise SegmentChanged(f"{name} no longer exists") from gone
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise SegmentChanged(f"{path} is no regular file")
+            raise SegmentChanged(f"{name} is no regular file")
         age_seconds = max(0.0, time.time() - status.st_mtime)
-        with _pulled_pages(descriptor, status.st_size) as pulled:
-            yield OpenLog(path, descriptor, status.st_ino, status.st_size, age_seconds, pulled, deleted)
-    finally:
+        pulled = PulledPages(descriptor, status.st_size)
+        return OpenLog(name, descriptor, status.st_ino, status.st_size, age_seconds, pulled, deleted)
+    except BaseException:
         os.close(descriptor)
+        raise
 
 
 def open_index(directory: Path, base: int, suffix: str, *, deleted: bool) -> int:
@@ -187,9 +205,7 @@ def read_file(path: Path | str) -> bytes:
 
 def read_all(descriptor: int) -> bytes:
     """Return all bytes of an open file."""
-    size = os.fstat(descriptor).st_size
-    small = read_page(descriptor, size) if size <= PAGE_BYTES else None
-    return _read_from(descriptor, 0, size) if small is None else small
+    return _read_from(descriptor, 0, os.fstat(descriptor).st_size)
 
 
 def read_last(descriptor: int, entry_bytes: int, entries: int) -> bytes:
@@ -200,19 +216,15 @@ def read_last(descriptor: int, entry_bytes: int, entries: int) -> bytes:
 
 
 def _read_from(descriptor: int, start: int, end: int) -> bytes:
-    with _pulled_pages(descriptor, end) as pulled:
+    pulled = PulledPages(descriptor, end)
+    try:
+        if end - start <= SMALL_BYTES:
+            return pulled.read(start, end - start)
         pulled.expect(start, end)
         pieces = []
         while start < end and (piece := os.pread(descriptor, end - start, start)):
             pieces.append(piece)
             start += len(piece)
         return b"".join(pieces)
-
-
-@contextmanager
-def _pulled_pages(descriptor: int, size: int) -> Iterator[PulledPages]:
-    pulled = PulledPages(descriptor, size)
-    try:
-        yield pulled
     finally:
         pulled.hand_back()

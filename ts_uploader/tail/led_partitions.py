@@ -127,9 +127,13 @@ class LedPartitions:
         if backlog is self._seen:
             return
         seen, is_changed = self._seen, False
+        selected: dict[str, bool] = {}  # by topic; a checkpoint changes the backlog of thousands of partitions
         for partition, known in backlog.items():
             if known is not seen.get(partition):
-                is_changed |= self._update(partition, known, now)
+                topic = partition.topic
+                if topic not in selected:
+                    selected[topic] = self._selects(topic)
+                is_changed |= self._update(partition, known, now) if selected[topic] else self._drop(partition)
         for partition in self._led.keys() - backlog.keys():
             is_changed |= self._drop(partition)
         self._seen = backlog
@@ -168,7 +172,7 @@ class LedPartitions:
     def _update(self, partition: TopicPartition, known: Backlog, now: float) -> bool:
         """Accept the tracker's view of one partition; return whether the leader epochs changed."""
         epoch, position = known.listing.last_epoch.epoch, known.position
-        if epoch is None or not self._selects(partition.topic):
+        if epoch is None:
             return self._drop(partition)
         led = self._led.get(partition)
         listing = known.listing

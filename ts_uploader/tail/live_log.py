@@ -10,26 +10,25 @@ of the file that has the first offset. An answer of the broker would be of a lat
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from awscrt.checksums import crc32c
 
 from ts_common.archive.tail_chain import Aborted
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.framing import (
+    ATTRIBUTES_POSITION,
     HEADER_SIZE,
     NO_PRODUCER,
     NO_TIMESTAMP,
     BatchHeader,
-    batch_crc,
-    crc_start,
     parse_header,
 )
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_uploader.log_dirs.leader_epoch import last_epoch_of
 from ts_uploader.log_dirs.local_log import epochs_mark
+from ts_uploader.log_dirs.page_cache import SMALL_BYTES
 from ts_uploader.log_dirs.producer_snapshot import open_transactions
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log, read_file
 from ts_uploader.messages.observations import NO_EPOCH_FILE
@@ -39,8 +38,7 @@ _WINDOW_BYTES: Final = 1 << 20  # that are read at once
 _LOG: Final = ".log"
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a reading ended.
 
     Attributes:
@@ -56,14 +54,14 @@ class _Place:
     open: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Batches that one reading found.
 
     Attributes:
         start: first offset.
         end: the offset after the last.
-        data: the batches, in order.
+        data: the batches, in order; each item has some of them.
+        length: bytes of the batches.
         crc32c: of all of them.
         epochs: (epoch, first offset) wherever the epoch of the batches changes.
         stable: the last stable offset of a log that ends at `end`.
@@ -76,6 +74,7 @@ class Piece:
     start: int
     end: int
     data: tuple[bytes, ...]
+    length: int
     crc32c: int
     epochs: tuple[tuple[int, int], ...]
     stable: int
@@ -84,52 +83,74 @@ class Piece:
     time_max: int | None
     after: _Place
 
-    @property
-    def length(self) -> int:
-        """Bytes of the batches."""
-        return sum(map(len, self.data))
 
-
-@dataclass(slots=True)
 class _Reading:
-    """What a reading has found until now."""
+    """What a reading has found until now.
 
-    place: _Place
-    data: list[bytes] = field(default_factory=list)
-    size: int = 0
-    crc: int = 0
-    epochs: list[tuple[int, int]] = field(default_factory=list)
-    aborted: list[Aborted] | None = field(default_factory=list)
-    records: int = 0
-    time_max: int = NO_TIMESTAMP
-    open: dict[int, int] = field(default_factory=dict)
+    Attributes:
+        place: where it ended.
+        size: bytes of the batches.
+    """
 
-    def take(self, header: BatchHeader, data: bytes) -> None:
-        """Add the next batch."""
-        if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
-            self.epochs.append((header.leader_epoch, header.base_offset))
-        self.records += header.record_count or 0
-        self.time_max = max(self.time_max, header.max_timestamp)
-        for producer, kind, offset in _transactions(header, data):
-            first = self.open.pop(producer, None)
+    def __init__(self, place: _Place) -> None:
+        self.place = place
+        self.size = 0
+        self._data: list[bytes] = []
+        self._epochs: list[tuple[int, int]] = []
+        self._aborted: list[Aborted] | None = []
+        self._records = 0
+        self._time_max = NO_TIMESTAMP
+        self._open = dict(place.open)
+        self._window, self._begin, self._end = b"", 0, 0  # the batches that are not in `_data` yet
+
+    def take(self, header: BatchHeader, window: bytes, at: int) -> None:
+        """Add the next batch, which is at a position of a window."""
+        if not self._epochs or self._epochs[-1][0] != header.leader_epoch:
+            self._epochs.append((header.leader_epoch, header.base_offset))
+        self._records += header.record_count or 0
+        self._time_max = max(self._time_max, header.max_timestamp)
+        if header.is_transactional:
+            self._take_transaction(header, window, at)
+        if window is not self._window:
+            self._keep()
+            self._window, self._begin = window, at
+        self._end = at + header.size_in_bytes
+        self.size += header.size_in_bytes
+
+    def _take_transaction(self, header: BatchHeader, window: bytes, at: int) -> None:
+        for producer, kind, offset in _transactions(header, window[at : at + header.size_in_bytes]):
+            first = self._open.pop(producer, None)
             if kind == ABORT and first is None:
-                self.aborted = None  # it had no record here, or the log cleaner removed its records
-            elif kind == ABORT and first is not None and self.aborted is not None:
-                self.aborted.append(Aborted(producer, first, offset))
-        _begin(self.open, header)
-        self.data.append(data)
-        self.size += len(data)
-        self.crc = crc32c(data, self.crc)
+                self._aborted = None  # it had no record here, or the log cleaner removed its records
+            elif kind == ABORT and first is not None and self._aborted is not None:
+                self._aborted.append(Aborted(producer, first, offset))
+        _begin(self._open, header)
 
-    def finished(self, start: int) -> Piece:
-        """Return the piece."""
-        end = self.place.end
-        stable = min(self.open.values(), default=end)
-        aborted = None if self.aborted is None else tuple(self.aborted)
-        time_max = None if self.time_max == NO_TIMESTAMP else self.time_max
-        after = replace(self.place, open=dict(self.open))
-        data, epochs = tuple(self.data), tuple(self.epochs)
-        return Piece(start, end, data, self.crc, epochs, stable, aborted, self.records, time_max, after)
+    def _keep(self) -> None:
+        if self._end > self._begin:
+            self._data.append(self._window[self._begin : self._end])
+
+    def finished(self, start: int) -> Piece | None:
+        """Return the piece; None without a batch."""
+        if not self.size:
+            return None
+        self._keep()
+        end, crc = self.place.end, 0
+        for data in self._data:
+            crc = crc32c(data, crc)
+        return Piece(
+            start,
+            end,
+            tuple(self._data),
+            self.size,
+            crc,
+            tuple(self._epochs),
+            min(self._open.values(), default=end),
+            None if self._aborted is None else tuple(self._aborted),
+            self._records,
+            None if self._time_max == NO_TIMESTAMP else self._time_max,
+            self.place._replace(open=self._open),
+        )
 
 
 class LiveLog:
@@ -174,12 +195,12 @@ class LiveLog:
             self._check_epoch()
             self._checked = mark
         place = self._place or self._found()
-        reading = _Reading(place, open=dict(place.open))
+        reading = _Reading(place)
         while reading.size < most and self._read_file(reading, high_watermark, most):
             pass
         if mark is None or epochs_mark(self._directory) != mark:
             raise SegmentChanged(f"{self._directory}: its leader epoch checkpoint changed during the reading")
-        return reading.finished(place.end) if reading.data else None
+        return reading.finished(place.end)
 
     def _check_epoch(self) -> None:
         last = last_epoch_of(self._directory)
@@ -194,21 +215,23 @@ class LiveLog:
         place = reading.place
         end, position, is_whole = place.end, place.position, True
         with open_log(self._directory, place.base) as log:
-            for header, data in _batches(log, place.position):
-                if header.last_offset >= high_watermark or (reading.data and reading.size + len(data) > most):
+            for header, window, at in _batches(log, place.position):
+                size = header.size_in_bytes
+                if header.last_offset >= high_watermark or (reading.size and reading.size + size > most):
                     is_whole = False
                     break
-                self._check(header, data, end, place.base)
-                reading.take(header, data)
-                end, position = header.last_offset + 1, position + header.size_in_bytes
-        reading.place = replace(place, end=end, position=position)
-        if not is_whole or end == place.base or not self._file(end).exists():
+                self._check(header, window, at, end, place.base)
+                reading.take(header, window, at)
+                end, position = header.last_offset + 1, position + size
+        reading.place = place._replace(end=end, position=position)
+        # Only where more is acknowledged another file is looked for.
+        if not is_whole or end >= high_watermark or end == place.base or not self._file(end).exists():
             return False
-        reading.place = replace(place, base=end, end=end, position=0)
+        reading.place = place._replace(base=end, end=end, position=0)
         return True
 
-    def _check(self, header: BatchHeader, data: bytes, end: int, base: int) -> None:
-        """Check that a batch continues the log, as this leader has it.
+    def _check(self, header: BatchHeader, window: bytes, at: int, end: int, base: int) -> None:
+        """Check that a batch, which is at a position of a window, continues the log, as this leader has it.
 
         Raises:
             CorruptData: it does not.
@@ -222,7 +245,7 @@ class LiveLog:
             what = f"it begins below {end}"
         elif header.base_offset > end and base != self._bases()[-1]:
             what = f"it begins above {end}, in a file that is not the newest"
-        elif batch_crc(header.magic, memoryview(data)[crc_start(header.magic) :]) != header.crc:
+        elif crc32c(memoryview(window)[at + ATTRIBUTES_POSITION : at + header.size_in_bytes]) != header.crc:
             what = "wrong CRC"
         if what is not None:
             raise CorruptData(f"{self._file(base)}: batch of base offset {header.base_offset}: {what}")
@@ -246,8 +269,8 @@ class LiveLog:
                     for producer, _, _ in _transactions(header, data):
                         still_open.pop(producer, None)
                 _begin(still_open, header)
-                place = replace(place, position=position + header.size_in_bytes)
-        return replace(place, end=self._start, open=still_open)
+                place = place._replace(position=position + header.size_in_bytes)
+        return place._replace(end=self._start, open=still_open)
 
     def _open_at(self, base: int) -> Mapping[int, int]:
         path = self._directory / f"{base:020d}.snapshot"
@@ -266,23 +289,24 @@ class LiveLog:
         return self._directory / f"{base:020d}{_LOG}"
 
 
-def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Yield the whole batches of a file from a position on."""
-    data, begin = b"", position
+def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
+    """Yield the whole batches of a file from a position on: header, a window of the file, and the position in it."""
+    # A round finds a few batches in most logs, so the first window is small.
+    window, begin = log.read_at(position, min(SMALL_BYTES, log.size - position)), position
     while True:
         at = position - begin
-        if len(data) - at < HEADER_SIZE:
-            data, begin, at = log.read_at(position, min(_WINDOW_BYTES, log.size - position)), position, 0
-        header = _header(log, data, at, position)
+        if len(window) - at < min(HEADER_SIZE, log.size - position):
+            window, begin, at = log.read_at(position, min(_WINDOW_BYTES, log.size - position)), position, 0
+        header = _header(log, window, at, position)
         if header is None:
             return
-        whole = header.size_in_bytes
-        if at + whole > len(data):
-            data, begin, at = log.read_at(position, min(max(whole, _WINDOW_BYTES), log.size - position)), position, 0
-            if whole > len(data):
+        size = header.size_in_bytes
+        if at + size > len(window):
+            window, begin, at = log.read_at(position, min(max(size, _WINDOW_BYTES), log.size - position)), position, 0
+            if size > len(window):
                 raise SegmentChanged(f"{log.path}: shorter than it was")
-        yield header, data[at : at + whole]
-        position += whole
+        yield header, window, at
+        position += size
 
 
 def _headers(log: OpenLog) -> Iterator[tuple[BatchHeader, int]]:

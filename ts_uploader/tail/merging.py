@@ -266,7 +266,7 @@ class Merger:
         else:
             spool.begin(begin)
             self._store.put(self._prefix + name, spool, size=len(begin) + spool.size, condition=IfAbsent())
-        return [replace(row, object=name, position=row.position + len(begin)) for row in own]
+        return [row._replace(object=name, position=row.position + len(begin)) for row in own]
 
     def _copy(self, groups: Sequence[_Group], spool: "_Spool") -> list[TailEntry]:
         """Write the batches of entries into a file; return what each group becomes, at its place in the file."""
@@ -424,8 +424,7 @@ def _joined(group: _Group, place: int, spool: _Spool) -> TailEntry:
     aborted, records = [row.aborted for row in group], [row.records for row in group]
     times = [row.time_max for row in group if row.time_max is not None]
     length = sum(row.length for row in group)
-    return replace(
-        group[-1],
+    return group[-1]._replace(
         start=group[0].start,
         object="",
         position=place,

@@ -18,7 +18,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -210,7 +210,7 @@ class PackLog:
             raise LogMoved(f"{self._prefix}{name}: its answer arrived {now - self._looked:.0f} s after the last look")
         size = sum(map(len, batches))
         first = len(body) - size
-        own = (replace(entry, object=name, position=entry.position + first) for entry in entries)
+        own = (entry._replace(object=name, position=entry.position + first) for entry in entries)
         self.number += 1
         self.packs.append(Pack(name, tuple(own), size))
         self._objects.add(name)

@@ -293,12 +293,12 @@ class TailShipper:
     def _read_pieces(self, now: float) -> tuple[list[tuple[LedPartition, Piece]], bool]:
         """Return the batches of the next pack, and whether it has no room for more that waits."""
         pieces: list[tuple[LedPartition, Piece]] = []
-        left, of_beginning, more = _PACK_BYTES, _BEGINNING_BYTES, False
+        left, of_beginning, more, room = _PACK_BYTES, _BEGINNING_BYTES, False, self._room
         for led in _in_order(self._led.waiting.values()):
             most = min(left, of_beginning) if led.is_beginning else left
             if led.end is None or now < self._again.get(led.partition, 0.0):
                 continue
-            if most <= 0 or len(pieces) >= self._room:
+            if most <= 0 or len(pieces) >= room:
                 return pieces, most <= 0
             piece = self._piece(led, most, now)
             if piece is not None:

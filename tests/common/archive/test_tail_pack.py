@@ -1,6 +1,5 @@
 import tracemalloc
 import zlib
-from dataclasses import replace
 
 import pytest
 from awscrt.checksums import crc32c
@@ -71,7 +70,7 @@ def test_a_pack_reads_back(index: list[TailEntry]) -> None:
     data = encode_pack(HEAD, index, [b"batches"])
     start = decode_head(data, "k").data_start
     assert data[start:] == b"batches"
-    own = [replace(each, object=NAME, position=each.position + start) if not each.object else each for each in index]
+    own = [each._replace(object=NAME, position=each.position + start) if not each.object else each for each in index]
     assert sorted(read(data), key=repr) == sorted(own, key=repr)
 
 
@@ -101,8 +100,8 @@ def test_hostile_bytes_with_correct_checksums_are_damage(header: bytes, content:
 @given(st.data())
 def test_a_row_with_any_other_number_is_damage_or_bounded(data: st.DataObject) -> None:
     """The numbers of a block have no checksum but the writer's, so each is bounded by the row and the block."""
-    head = decode_head(encode_pack(HEAD, [ENTRY, replace(ENTRY, start=110, end=120, epochs=())], []), "k")
-    packed = encode_pack(HEAD, [ENTRY, replace(ENTRY, start=110, end=120, epochs=())], [])
+    head = decode_head(encode_pack(HEAD, [ENTRY, ENTRY._replace(start=110, end=120, epochs=())], []), "k")
+    packed = encode_pack(HEAD, [ENTRY, ENTRY._replace(start=110, end=120, epochs=())], [])
     content = bytearray(zlib.decompress(packed[head.start : head.data_start]))
     names = 4 + int.from_bytes(content[:4], "little")
     number = data.draw(st.integers(0, (len(content) - names) // 8 - 1))
@@ -164,7 +163,7 @@ def test_a_later_version_is_no_damage() -> None:
 def test_a_reader_of_one_partition_reads_the_blocks_that_can_have_it() -> None:
     """Blocks are named by their first rows; a partition can begin in the middle of one and fill several."""
     index = [
-        replace(ENTRY, directory=f"{topic}-0", start=n, end=n + 1, epochs=(), stable=n, aborted=(), records=1)
+        ENTRY._replace(directory=f"{topic}-0", start=n, end=n + 1, epochs=(), stable=n, aborted=(), records=1)
         for topic, count in (("a", 10), ("b", 2 * MAX_BLOCK_ROWS), ("c", 5))
         for n in range(count)
     ]
@@ -185,7 +184,7 @@ def test_a_reader_of_one_partition_reads_the_blocks_that_can_have_it() -> None:
 def test_an_index_that_readers_reject_is_not_written() -> None:
     """The writer has to name an earlier object in `before` instead."""
     index = [
-        replace(ENTRY, directory=f"topic-with-a-long-name-{n * 7919 % 99991:05d}-0", crc32c=n * 2654435761 % 2**32)
+        ENTRY._replace(directory=f"topic-with-a-long-name-{n * 7919 % 99991:05d}-0", crc32c=n * 2654435761 % 2**32)
         for n in range(60_000)
     ]
     with pytest.raises(CorruptData, match="more than readers accept"):

@@ -19,7 +19,7 @@ from tests.common.log_format import build
 from tests.uploader.local_directory import KEYS, TP, LocalDirectory
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
-from ts_uploader.log_dirs import page_cache, segment_file
+from ts_uploader.log_dirs import page_cache
 from ts_uploader.log_dirs.local_log import largest_timestamp, last_index_entries, read_indexes
 from ts_uploader.log_dirs.segment_file import open_log, read_file
 from ts_uploader.messages.observations import Leadership
@@ -121,9 +121,9 @@ def test_a_segment_is_read_from_the_disk_once_for_scan_and_upload(cold: LocalDir
     assert sum(cached_pages(log)) <= NOISE
 
 
-def test_a_cached_segment_is_queried_once_and_rarely(cold: LocalDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is read, a page in thirty at most is queried: queries cost as much as reads."""
-    asked = []
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the positions of queries, which are added as they are sent."""
+    asked: list[int] = []
 
     def counting(descriptor: int, buffers: Sequence[bytearray], position: int, flags: int = 0) -> int:
         if flags:
@@ -131,8 +131,14 @@ def test_a_cached_segment_is_queried_once_and_rarely(cold: LocalDirectory, monke
         return preadv(descriptor, buffers, position, flags)
 
     preadv = os.preadv
-    cache(log_of(cold), 0, log_of(cold).stat().st_size)
     monkeypatch.setattr(os, "preadv", counting)
+    return asked
+
+
+def test_a_cached_segment_is_queried_once_and_rarely(cold: LocalDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is read, a page in thirty at most is queried: queries cost as much as reads."""
+    cache(log_of(cold), 0, log_of(cold).stat().st_size)
+    asked = queries(monkeypatch)
     with open_log(cold.path, 0) as opened:
         for _ in range(3):
             reader = opened.reader()
@@ -161,6 +167,21 @@ def test_a_look_at_one_place_reads_little_else(cold: LocalDirectory) -> None:
         opened.read_at(700 * PAGE_BYTES, 61)
         assert 1 <= sum(cached_pages(log_of(cold))) <= 2 * page_cache._SAMPLE_PAGES + 1
     assert sum(cached_pages(log_of(cold))) <= 2
+
+
+def test_a_walk_over_the_headers_of_a_cold_segment_reads_each_page_once(cold: LocalDirectory) -> None:
+    """Pages of small ranges stay until the file is closed. Those that were cached before stay after it too."""
+    log = log_of(cold)
+    data = log.read_bytes()
+    uncache(log)
+    cache(log, 0, 20 * PAGE_BYTES)
+    with open_log(cold.path, 0) as opened:
+        for position in range(0, 40 * PAGE_BYTES, 500):
+            assert opened.read_at(position, 61) == data[position : position + 61]
+        assert sum(cached_pages(log)[:40]) >= 40 - NOISE
+    cached = cached_pages(log)
+    assert sum(cached[:20]) >= 20 - NOISE
+    assert sum(cached[20:]) <= NOISE
 
 
 def test_a_disk_that_answers_within_the_query_does_not_make_pages_the_brokers(
@@ -223,8 +244,9 @@ def test_a_small_file_is_cached_after_a_read_as_before(
         uncache(file)
         if is_cached:
             cache(file, 0, PAGE_BYTES)
-    monkeypatch.setattr(segment_file, "_read_from", lambda *_: pytest.fail("not by one query"))
+    asked = queries(monkeypatch)
     assert {read_file(file) for file in files} == {b"0\n1\n3 0\n"}
+    assert len(asked) == len(files)
     cached = sum(sum(cached_pages(file)) for file in files)
     assert cached >= 38 if is_cached else cached <= 2
 

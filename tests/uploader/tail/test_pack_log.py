@@ -365,7 +365,7 @@ def full(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int, clock:
     log.read()
     entries = [entry(f"t{number}-0", 0, b"x", number) for number in range(count)]
     log.put(1, entries, [b"x"] * count)
-    small = len(encode_pack(PackHead("1", 1, "n", 1), [replace(each, object="o") for each in entries], ())) // 2
+    small = len(encode_pack(PackHead("1", 1, "n", 1), [each._replace(object="o") for each in entries], ())) // 2
     monkeypatch.setattr(tail_pack, "INDEX_BYTES", small)
     return log
 
@@ -379,7 +379,7 @@ def test_an_index_that_needs_several_objects_keeps_all_of_them(
     log = full(store, monkeypatch, 200, clock)
     plan, merged = plan_merge(log, lambda _: True), Merged()
     assert plan is not None
-    plan = replace(plan, moved=tuple(replace(row, length=merging._LARGE_BYTES) for row in plan.moved))
+    plan = replace(plan, moved=tuple(row._replace(length=merging._LARGE_BYTES) for row in plan.moved))
     Merger(store, KEYS, "1").run(plan, merged)
     assert len(merged.levels[0].heads) > 1
     log.take_merge(plan.packs, merged.levels, merged.made)
