@@ -1,5 +1,7 @@
 """Calls without the SDK's events: the same requests and the same responses as the SDK's."""
 
+import hashlib
+import io
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -101,6 +103,19 @@ def test_each_request_is_the_one_that_the_sdk_sends(
     getattr(direct._client, method)(Bucket="archive", **arguments)
     assert ours == sent(fake)
     assert named == signed_names(fake) - OF_ONE_REQUEST | {"x-amz-date"}
+
+
+@pytest.mark.parametrize("size", [0, 100, (16 << 20) + 1])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_put_over_http_is_signed_with_the_digest_of_its_body(
+    far: ObjectStore, fake: FakeServer, size: int, *, is_read: bool
+) -> None:
+    """Bytes and readers, by this client and by the SDK."""
+    body = bytes(size)
+    fake.answers = [ok(b"")]
+    far.put("a", io.BytesIO(body) if is_read else body, size=size)
+    assert fake.bodies[-1] == body
+    assert fake.headers[-1]["x-amz-content-sha256"] == hashlib.sha256(body).hexdigest()
 
 
 def test_each_field_of_a_response_is_the_sdks(direct: DirectCalls, fake: FakeServer) -> None:
