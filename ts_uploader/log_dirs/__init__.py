@@ -1,1 +1,1 @@
-"""Watches, lists and reads the broker's log directories; the only package that imports watchdog."""
+"""Watches, lists and reads the broker's log directories."""

@@ -8,8 +8,6 @@ If one of several disks fails, the broker continues without it, and so does the 
 is unknown, which is not "removed", and each scan tries it again.
 """
 
-import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -18,16 +16,6 @@ from functools import cache
 from pathlib import Path
 
 import structlog
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-)
-from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
@@ -40,21 +28,11 @@ from ts_uploader.log_dirs.directory_scan import (
     is_unchanged,
     list_partition,
 )
-from ts_uploader.log_dirs.inotify_hints import LIMITS, HintHandler, OverflowHandler, explained
+from ts_uploader.log_dirs.inotify_hints import LIMITS, InotifyHints, explained
 from ts_uploader.messages.observations import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 
 log = structlog.get_logger()
 
-# Without appends and closes the kernel's queue hardly ever fills, and ten thousand appends cause no work.
-_EVENTS: list[type[FileSystemEvent]] = [
-    FileCreatedEvent,
-    FileMovedEvent,
-    FileDeletedEvent,
-    DirCreatedEvent,
-    DirMovedEvent,
-    DirDeletedEvent,
-]
-_WATCHDOG_INOTIFY_LOGGER = "watchdog.observers.inotify_c"
 # A roll creates four files within a few milliseconds: one listing is enough for all of them.
 _GATHER_SECONDS = 0.02
 _LOOKS = 10  # listings of one directory until one is whole; `_GATHER_SECONDS` pass between two
@@ -93,10 +71,9 @@ class LogDirectoryWatcher:
         self._wanted = wanted
         self._emit = emit
         self._scan_seconds = scan_seconds
-        self._observer: InotifyObserver | None = None
+        self._hints: InotifyHints | None = None
         self._scanned = scanned
         self.overflows = 0
-        self._overflow = OverflowHandler(self._overflowed)
         self._changed = threading.Condition()
         # Hints for the thread; guarded by the condition.
         self._partitions: set[TopicPartition] = set()
@@ -110,7 +87,6 @@ class LogDirectoryWatcher:
         self._several: set[str] = set()  # of these, the names with several listings
         self._deleted = DeletedDirectories(self._log_dirs, wanted, emit, checkpoint_seconds, unnamed)
         self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
-        self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
         self._readers = {log_dir: CheckpointReader(log_dir) for log_dir in self._log_dirs}
         self._scans = 0
@@ -122,15 +98,13 @@ class LogDirectoryWatcher:
         Raises:
             OperatorError: a limit of inotify is reached, or none of the log dirs can be watched.
         """
-        logging.getLogger(_WATCHDOG_INOTIFY_LOGGER).addHandler(self._overflow)
         try:
-            self._observer = InotifyObserver()
+            self._hints = InotifyHints(self.hint, self._hint_checkpoint, self._overflowed)
         except OSError as error:
             raise OperatorError(f"the log dirs cannot be watched: {explained(error)}") from error
-        self._observer.start()
-        failed = self._watch(self._observer)
+        failed = self._watch(self._hints)
         reached = [log_dir for log_dir, error in failed.items() if error.errno in LIMITS]
-        if reached or not self._watched:
+        if reached or len(failed) == len(self._log_dirs):
             reasons = "; ".join(f"{log_dir}: {explained(failed[log_dir])}" for log_dir in reached or failed)
             raise OperatorError(f"the log dirs cannot be watched: {reasons}")
 
@@ -175,22 +149,17 @@ class LogDirectoryWatcher:
             return everything, partitions, checkpoints
 
     def stop(self) -> None:
-        """End `run` and close the inotify instances."""
+        """End `run` and close the inotify instance."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        logging.getLogger(_WATCHDOG_INOTIFY_LOGGER).removeHandler(self._overflow)
-        if self._observer is not None and self._observer.is_alive():
-            self._observer.stop()
-            self._observer.join()
+        if self._hints is not None:
+            self._hints.close()
 
     @property
     def watching(self) -> bool:
-        """Whether every thread that receives events is alive."""
-        if self._observer is None or not self._observer.is_alive():
-            return False
-        # A copy: the watcher's thread adds log dirs that could not be watched before.
-        return all(emitter.is_alive() for emitter in self._observer.emitters.copy())
+        """Whether events are received."""
+        return self._hints is not None and self._hints.is_alive
 
     def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
         """List a partition's directories soon.
@@ -220,20 +189,14 @@ class LogDirectoryWatcher:
             self._checkpoints.add(log_dir)
             self._changed.notify()
 
-    def _watch(self, observer: InotifyObserver) -> dict[Path, OSError]:
-        """Watch the log dirs that are not watched yet; return the errors of those that cannot be."""
+    def _watch(self, hints: InotifyHints) -> dict[Path, OSError]:
+        """Watch the log dirs that are not watched; return the errors of those that cannot be."""
         failed = {}
-        for log_dir in self._log_dirs:
-            if log_dir in self._watched:
-                continue
+        for log_dir in [each for each in self._log_dirs if each not in hints.watched]:
             try:
-                os.scandir(log_dir).close()  # watchdog ignores a denied access
-                handler = HintHandler(log_dir, self.hint, self._hint_checkpoint)
-                observer.schedule(handler, str(log_dir), recursive=True, event_filter=_EVENTS)
+                hints.watch(log_dir)
             except OSError as error:
                 failed[log_dir] = error
-            else:
-                self._watched.add(log_dir)
             self._report(_NOT_WATCHED, log_dir, failed.get(log_dir))
         return failed
 
@@ -244,8 +207,8 @@ class LogDirectoryWatcher:
             hinted: partitions to list in any case.
         """
         self._scans += 1
-        if self._observer is not None:
-            self._watch(self._observer)  # the agent continues even at a limit: events are only hints
+        if self._hints is not None:
+            self._watch(self._hints)  # the agent continues even at a limit: events are only hints
         found: dict[str, tuple[Path, ...]] = {}
         links: set[str] = set()
         wanted = cache(self._wanted)

@@ -68,8 +68,8 @@ def host_findings(environment: Environment, config: ClusterConfig | None, stores
     """
     seen = _Seen()
     findings = [finding for log_dir in environment.log_dirs for finding in _log_dir(log_dir, config, seen)]
-    findings += _watches(environment, seen, limits)
-    findings += _descriptors(environment, config, stores, limits)
+    findings += _watches(seen, limits)
+    findings += _descriptors(config, stores, limits)
     findings += _settings(environment, config, seen)
     return findings
 
@@ -130,11 +130,11 @@ def _readable(directory: Path) -> int | None:
         return None
 
 
-def _watches(environment: Environment, seen: _Seen, limits: Limits) -> Iterator[Finding]:
+def _watches(seen: _Seen, limits: Limits) -> Iterator[Finding]:
     needed = seen.directories
     for key, limit, wants in (
         ("fs.inotify.max_user_watches", limits.watches, needed),
-        ("fs.inotify.max_user_instances", limits.instances, len(environment.log_dirs)),
+        ("fs.inotify.max_user_instances", limits.instances, 1),
     ):
         about = f"sysctl {key}"
         if limit is None:
@@ -148,12 +148,10 @@ def _watches(environment: Environment, seen: _Seen, limits: Limits) -> Iterator[
             yield ok(about, f"{limit}; the log dirs need {wants}")
 
 
-def _descriptors(
-    environment: Environment, config: ClusterConfig | None, stores: int, limits: Limits
-) -> Iterator[Finding]:
+def _descriptors(config: ClusterConfig | None, stores: int, limits: Limits) -> Iterator[Finding]:
     """Check the limit of descriptors by the bound of docs/deploy.md, which tests hold the agent to."""
     threads = 3 if config is None else config.upload_threads
-    needed = 20 + 2 * threads + 3 * len(environment.log_dirs) + stores * (3 * threads + 16) + MOST_CONNECTIONS
+    needed = 23 + 2 * threads + stores * (3 * threads + 16) + MOST_CONNECTIONS
     about = "descriptors (ulimit -n)"
     if limits.descriptors < needed:
         way = f"raise it to {_ROOM * needed} or more (LimitNOFILE= in the unit)"

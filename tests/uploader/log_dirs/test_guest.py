@@ -97,11 +97,9 @@ def archive(lone: LocalCluster, tmp_path: Path) -> Iterator[tuple[Archive, S3Fau
         yield archive_of(TOPIC, properties=properties, proxy=proxy), proxy
 
 
-def bounds(threads: int, log_dirs: int, stores: int) -> tuple[int, int]:
+def bounds(threads: int, stores: int) -> tuple[int, int]:
     """The most threads and descriptors, as in docs/deploy.md."""
-    return 24 + threads + 2 * log_dirs + stores * (threads + 2), 20 + 2 * threads + 3 * log_dirs + stores * (
-        3 * threads + 16
-    )
+    return 24 + threads + stores * (threads + 2), 23 + 2 * threads + stores * (3 * threads + 16)
 
 
 def held(logs: list[Path]) -> dict[Path, int]:
@@ -173,7 +171,7 @@ def test_a_user_who_may_only_read_ships_everything_and_changes_nothing(
         with TemporaryDirectory(dir=log_dir):
             pass
         assert len(watch.changes()) == 2  # it would have been seen
-    threads, descriptors = bounds(THREADS, 1, 1)
+    threads, descriptors = bounds(THREADS, 1)
     assert most_threads <= threads
     assert most_descriptors <= descriptors
     for partition in range(PARTITIONS):

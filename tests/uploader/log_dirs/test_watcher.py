@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from watchdog.observers.inotify import InotifyObserver
 
 from dev.local.kafka.cluster import wait_for
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.log_dirs.inotify_hints import InotifyHints
 from ts_uploader.log_dirs.leader_epoch import last_epoch_of
 from ts_uploader.log_dirs.local_log import epochs_mark
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
@@ -325,10 +325,10 @@ def test_a_limit_of_inotify_at_the_start_is_an_error_that_names_the_setting(
     """The other log dirs would work, but the operator has to raise the limit."""
     (tmp_path / "other").mkdir()
     log_dirs = (healthy, tmp_path / "other")
-    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", limited(tmp_path / "other"))
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyHints", limited(tmp_path / "other"))
     with pytest.raises(OperatorError, match=r"other.*fs\.inotify\.max_user_watches"), Watched(log_dirs).running():
         pass
-    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", no_instance)
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyHints", no_instance)
     with pytest.raises(OperatorError, match=r"fs\.inotify\.max_user_instances"), Watched(log_dirs).running():
         pass
 
@@ -337,7 +337,7 @@ def test_a_limit_of_inotify_when_a_log_dir_is_back_is_reported_and_the_others_co
     healthy: Path, failed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events are hints: the scan finds changes without an event, and an end of the process would not help."""
-    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", limited(failed))
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyHints", limited(failed))
     with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
         watched.scan()
         mend(failed)
@@ -351,19 +351,19 @@ def test_a_limit_of_inotify_when_a_log_dir_is_back_is_reported_and_the_others_co
         watched.wait_for_listing(ONE, 7)
 
 
-def limited(log_dir: Path) -> type[InotifyObserver]:
-    """An observer for which the kernel has no watches left at one log dir."""
+def limited(log_dir: Path) -> type[InotifyHints]:
+    """Hints for which the kernel has no watches left at one log dir."""
 
-    class Limited(InotifyObserver):
-        def schedule(self, handler: object, path: object, **options: object) -> object:  # type: ignore[override]
-            if path == str(log_dir):
+    class Limited(InotifyHints):
+        def watch(self, path: Path) -> None:
+            if path == log_dir and path.is_dir():
                 raise OSError(errno.ENOSPC, "inotify watch limit reached")
-            return super().schedule(handler, path, **options)  # type: ignore[arg-type]
+            super().watch(path)
 
     return Limited
 
 
-def no_instance() -> InotifyObserver:
+def no_instance(*_: object) -> InotifyHints:
     raise OSError(errno.EMFILE, "inotify instance limit reached")
 
 

@@ -52,10 +52,10 @@ def test_a_host_with_room_is_fine(environment: Environment) -> None:
 
 def test_limits_of_the_kernel_are_held_against_what_is_watched(environment: Environment) -> None:
     """Too few is an error, hardly enough a warning; each names the setting to raise."""
-    few = found(environment, Limits(watches=4, instances=1, descriptors=30))
+    few = found(environment, Limits(watches=4, instances=0, descriptors=30))
     errors = said(few, Severity.ERROR)
     assert "max_user_watches: 4, and the log dirs need 5" in errors
-    assert "sysctl -w fs.inotify.max_user_instances=4" in errors
+    assert "sysctl -w fs.inotify.max_user_instances=2" in errors
     assert "LimitNOFILE" in errors
     assert "max_user_watches" in said(found(environment, replace(PLENTY, watches=9)), Severity.WARNING)
     unknown = found(environment, replace(PLENTY, watches=None))
