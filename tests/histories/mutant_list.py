@@ -124,6 +124,17 @@ MUTANTS = (
         "The first other checkpoint file counts, whose figures may be of before.",
         (Counting.counts, "return count >= self.before + OTHER_FILES", "return count > self.before"),
     ),
+    # --- the live tail
+    _mutant(
+        "ahead-of-another-leadership",
+        "A later commit has the epochs above the next offset of the leadership that it replaces.",
+        (next_commit.with_live, "if local is None and before.epoch == commit.epoch:", "if True:"),
+    ),
+    _mutant(
+        "former-of-any-log",
+        "Former leaderships stay named where the leader's list shows nothing of them (tail rule 4, clause 5).",
+        (next_commit.with_live, "if ahead.at(commit.next_offset) is None:", "if False:"),
+    ),
     # --- lineage
     _mutant(
         "lineage-not-compared",
