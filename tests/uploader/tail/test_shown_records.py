@@ -54,7 +54,7 @@ class Watch(Background):
 @pytest.mark.parametrize(
     ("cluster", "moves"),
     [
-        ("zookeeper", "kill pause"),
+        ("zookeeper", "pause"),
         pytest.param("kraft", "kill pause", marks=pytest.mark.full),
         pytest.param("zookeeper", "pause kill pause kill kill pause pause kill", marks=pytest.mark.full),
         pytest.param("kraft", "pause kill pause kill kill pause pause kill", marks=pytest.mark.full),
