@@ -104,7 +104,7 @@ def test_a_head_that_the_end_of_the_connection_cuts_is_no_answer(liar: Liar) -> 
 
 @pytest.mark.parametrize("status", ["102 Processing", "103 Early Hints", "100 Continue"])
 def test_the_response_to_a_put_is_the_one_after_interim_responses(liar: Liar, status: str) -> None:
-    """Python's client takes some of them as the response, and the next request gets the response to this one."""
+    """Python's client returns some of them, and the next request on the connection gets the response to this one."""
     interim = f"HTTP/1.1 {status}\r\nLink: </a>\r\n\r\n".encode()
     liar.server.answers = [interim * 2 + answer("412 Precondition Failed", b"<Error/>", **SAYS)]
     with pytest.raises(PreconditionFailed):
