@@ -296,8 +296,9 @@ class DirectCalls:
         }
         kept = {name: value for name, value in request.context.items() if name not in {"retries", "s3_redirect"}}
         agent = request.headers.get("User-Agent")
+        url = str(request.url).partition("?")[0]
         self._rehearsal.found = _Rehearsed(
-            str(request.url).partition("?")[0].removesuffix(_KEY),
+            url if named["operation_name"] == "ListObjectsV2" else url.removesuffix(_KEY),  # a bucket can end so too
             {} if agent is None else {"User-Agent": agent},
             kept,
             named["request_signer"],

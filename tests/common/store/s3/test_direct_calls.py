@@ -118,6 +118,19 @@ def test_a_put_over_http_is_signed_with_the_digest_of_its_body(
     assert fake.headers[-1]["x-amz-content-sha256"] == hashlib.sha256(body).hexdigest()
 
 
+@pytest.mark.parametrize(("method", "arguments"), CALLS[2:4])
+def test_a_bucket_whose_name_ends_like_the_key_of_a_rehearsal_is_itself(
+    direct: DirectCalls, fake: FakeServer, method: str, arguments: Mapping[str, Any]
+) -> None:
+    """A listing has no key in its path: it would be one of the bucket `archive-`."""
+    for bucket in ("rehearsal", "archive-rehearsal"):
+        fake.answers = [ok(page([]) if method == "list_objects_v2" else b"")]
+        getattr(direct, method)(Bucket=bucket, **arguments)
+        ours = sent(fake)
+        getattr(direct._client, method)(Bucket=bucket, **arguments)
+        assert ours == sent(fake)
+
+
 def test_each_field_of_a_response_is_the_sdks(direct: DirectCalls, fake: FakeServer) -> None:
     """Numbers, dates, metadata and all others; for a listing, those that the driver uses."""
     headers = {

@@ -220,7 +220,7 @@ def test_u37_a_success_that_is_no_answer_of_s3_ends_nothing(far: ObjectStore, fa
     for read in (far.head, far.get):
         with pytest.raises(StoreUnavailable, match="base/key"):
             read("key")
-    if b"etag" not in said:  # the response to a put has no date
+    if b"etag" not in said or b"text/html" in said:  # the response to a put has no date
         with pytest.raises(OutcomeUnknown, match="base/key"):
             far.put("key", b"x", condition=IfAbsent())
     for ask in (lambda: list(far.list()), lambda: list(far.list_directories()), lambda: far.delete(["key"])):

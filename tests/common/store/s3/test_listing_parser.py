@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 import botocore.session
 import pytest
-from botocore.parsers import RestXMLParser
+from botocore.parsers import ResponseParserError, RestXMLParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +59,17 @@ def by_the_sdk(body: bytes) -> dict[str, Any]:
             {name: one[name] for name in wanted if one[name] != "STANDARD"} for one in parsed["Contents"]
         ]
     return found
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["<IsTruncated>True</IsTruncated>", "<IsTruncated/>", "<NextContinuationToken>t</NextContinuationToken>"],
+)
+def test_a_page_that_may_have_a_next_one_is_rejected(more: str) -> None:
+    """The SDK would end the listing there, and the objects of the next page would be missing in silence."""
+    assert "IsTruncated" not in parse_listing(page([], more="<NextContinuationToken/>"))
+    with pytest.raises(ResponseParserError, match="IsTruncated"):
+        parse_listing(page([("a", 1, '"e"')], more=more))
 
 
 @settings(max_examples=examples(100, quick=30))
