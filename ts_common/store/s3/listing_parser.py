@@ -92,18 +92,17 @@ def parse_listing(body: bytes) -> dict[str, Any]:
         root, space = _root(shell, _LISTING_ROOT)
         if contents is None:
             contents = [_entry(element, space) for element in root.iter(f"{space}Contents")]
+        is_truncated = _is_truncated(root, space)
     except UNFORESEEN as error:
         raise ResponseParserError(
             f"unable to parse a listing: {_shown(error)}, in {body[:_SHOWN_CHARACTERS]!r}"
         ) from error
-    parsed: dict[str, Any] = {}
+    parsed: dict[str, Any] = {} if is_truncated is None else {"IsTruncated": is_truncated}
     directories: list[dict[str, str]] = []
     for element in root:
         name = element.tag.removeprefix(space)
         if name == "CommonPrefixes":
             directories += [{"Prefix": prefix.text or ""} for prefix in element]
-        elif name == "IsTruncated":
-            parsed[name] = element.text == "true"
         elif name in _TEXTS:
             parsed[name] = element.text or ""
     if parsed.pop("EncodingType", None) == "url":  # the SDK would decode each name
@@ -114,6 +113,22 @@ def parse_listing(body: bytes) -> dict[str, Any]:
     if directories:
         parsed["CommonPrefixes"] = directories
     return parsed
+
+
+def _is_truncated(root: ElementTree.Element, space: str) -> bool | None:
+    """Return whether more pages follow; None if a page without a token does not tell, as of a small store.
+
+    The SDK reads any other text as no: the objects of the next pages would be missing.
+
+    Raises:
+        ValueError: it is neither true nor false.
+    """
+    stated = root.findtext(f"{space}IsTruncated")
+    if stated is None and not root.findtext(f"{space}NextContinuationToken"):
+        return None
+    if stated not in {"true", "false"}:
+        raise ValueError(f"IsTruncated is {stated!r}")
+    return stated == "true"
 
 
 def _decode(entries: list[dict[str, Any]], field: str) -> None:
