@@ -47,7 +47,7 @@ class Call:
 
         A web page served from a file has an ETag, a date and a length, like an object. The agent stores no HTML. So
         this check is for responses with the content type of an object, and for services that never send HTML. A
-        response to S3's PutObject has no content, so its type has no meaning; a page in its place has no ETag.
+        response to S3's PutObject has no content, so its type has a meaning only for a page in its place.
 
         Raises:
             OutcomeUnknown, StoreUnavailable: as `no_answer`.

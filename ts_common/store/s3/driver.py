@@ -179,6 +179,8 @@ class S3Store(ObjectStore):
             self._raise_if_bucket_missing()
             raise
         headers = answer["ResponseMetadata"]["HTTPHeaders"]
+        if headers.get("content-length") != "0":  # some stores send the type of a page without one
+            call.refuse_page(headers.get("content-type"))
         with call.understood():
             info = checked(ObjectInfo(key, length, strong(answer["ETag"]), _date(headers), dict(metadata)))
         check_encrypted(self._storing, answer, call.target)
