@@ -60,6 +60,7 @@ _WAY_OUT: Final = "; readers list its range; remove it: agents write another one
 ABSENT: Final = MIN_INT64
 _LONGS: Final = ("base", "end", "size", "records", "control", "time_min", "time_max", "shipped")
 _CRCS: Final = ("crc32c", "txnindex", "timeindex")
+_KINDS: Final = {**dict.fromkeys(_LONGS, "int64"), **dict.fromkeys(_CRCS, "uint32"), "flags": "uint8"}
 # The other bits of `flags`: whether the metadata names a `.timeindex`, and which indexes are stored.
 _STATES: Final = (None, *TxnIndexState)
 _NAMES_TIMEINDEX: Final = 4
@@ -307,6 +308,8 @@ def _decode(header: dict[str, Any], data: bytes, position: int, name: str) -> Se
     for column, kind, packed in described:
         size = whole_number(packed, 0, len(data) - position)
         code, width = _kind(text(kind))
+        if kind != _KINDS.get(text(column), kind):
+            raise ValueError(f"the column {column} is of {kind}")
         unpacked = unpack_exactly(data[position : position + size], count * width)
         position += size
         if column == "etag":
@@ -341,7 +344,7 @@ def _check_rows(found: SealedObject) -> None:
         raise ValueError("its epochs are not those of its range")
     if min(columns["size"]) < 0 or max(columns["flags"]) >= 2 * max(_STORED.values()):
         raise ValueError("a row has a size or flags that no agent writes")
-    if columns.keys() < {*_LONGS, *_CRCS}:
+    if not columns.keys() >= _KINDS.keys():
         raise ValueError("it lacks a column")
 
 

@@ -137,6 +137,18 @@ def _set(header: dict[str, object], **values: object) -> None:
     header.update(values)
 
 
+def _change_column(header: dict[str, object], columns: dict[str, bytes], name: str, *values: int) -> None:
+    """Give a column values of int64, or remove it."""
+    described: list[list[object]] = header["columns"]  # type: ignore[assignment]
+    header["columns"] = [
+        [each, "int64" if each == name else kind, size] for each, kind, size in described if values or each != name
+    ]
+    if values:
+        columns[name] = _longs(*values)
+    else:
+        del columns[name]
+
+
 HOSTILE: dict[str, Callable[[dict[str, object], dict[str, bytes]], None]] = {
     "another partition": lambda header, _: _set(header, of="t-1"),
     "other offsets": lambda header, _: _set(header, to=30),
@@ -158,6 +170,11 @@ HOSTILE: dict[str, Callable[[dict[str, object], dict[str, bytes]], None]] = {
     "another first offset": lambda _, columns: columns.update(base=_longs(1, 10), records=_longs(9, 10)),
     "a negative size": lambda _, columns: columns.update(size=_longs(-1, 5)),
     "flags": lambda _, columns: columns.update(flags=b"\xff\x00"),
+    "flags of another type": lambda header, columns: _change_column(header, columns, "flags", -100, 0),
+    "a CRC of another type": lambda header, columns: _change_column(header, columns, "crc32c", -1, 7),
+    "no shipped": lambda header, columns: _change_column(header, columns, "shipped"),
+    "no txnindex": lambda header, columns: _change_column(header, columns, "txnindex"),
+    "no flags": lambda header, columns: _change_column(header, columns, "flags"),
     "an ETag that is no text": lambda _, columns: columns.update(etag=b"\xff" * 6),
     "no epochs": lambda header, _: _set(header, epochs=[]),
     "epochs that fall": lambda header, _: _set(header, epochs=[[5, 0], [4, 10]]),
