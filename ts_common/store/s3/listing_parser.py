@@ -116,7 +116,7 @@ def parse_listing(body: bytes) -> dict[str, Any]:
 
 
 def _is_truncated(root: ElementTree.Element, space: str) -> bool | None:
-    """Return whether more pages follow; None if a page without a token does not tell, as of a small store.
+    """Return whether more pages follow; None without both, as from a store without pages.
 
     The SDK reads any other text as no: the objects of the next pages would be missing.
 
