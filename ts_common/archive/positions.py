@@ -25,7 +25,10 @@ from ts_common.json_objects import MAX_INT32
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 
-_LARGEST: Final = 64 << 20  # unpacked: 100,000 partitions
+# Unpacked: 40,000 partitions. A small object can unpack to values that need a hundred times the memory of their text,
+# and an agent that has no memory left ends at each start.
+_LARGEST: Final = 16 << 20
+_MOST: Final = 1 << 20  # commas, and brackets: a row has some twenty
 _ETag = Annotated[str, limited(1024)]
 
 
@@ -89,7 +92,7 @@ class Positions(StoredObject, expected="the positions of a broker", most=_LARGES
             packed, _ = get_small(store, key, _LARGEST)
         except ObjectNotFound:
             return None
-        return cls.decode(unpack(packed, key, _LARGEST), key, broker=broker)
+        return cls.decode(_checked(unpack(packed, key, _LARGEST), key), key, broker=broker)
 
     def put(self, store: ObjectStore, keys: ClusterKeys) -> None:
         """Write the positions over those of before.
@@ -99,7 +102,7 @@ class Positions(StoredObject, expected="the positions of a broker", most=_LARGES
             OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         """
         key = keys.positions_of(self.broker)
-        store.put(key, pack(checked(self.encode(), key, _LARGEST)))
+        store.put(key, pack(_checked(checked(self.encode(), key, _LARGEST), key)))
 
     def idle(self) -> dict[TopicPartition, Idle]:
         """Return what counts; a row with gaps, a lineage, or a commit after a Java uploader's does not."""
@@ -113,3 +116,10 @@ class Positions(StoredObject, expected="the positions of a broker", most=_LARGES
             if is_plain and isinstance(commit, Commit) and commit.topic_id is not None and not row.has_gaps:
                 found[partition] = Idle(commit.epoch, commit.topic_id, commit.next_offset)
         return found
+
+
+def _checked(data: bytes, key: str) -> bytes:
+    """Return the bytes of an object, unless it has too many values; raise CorruptData."""
+    if data.count(b",") > _MOST or data.count(b"[") + data.count(b"{") > _MOST:
+        raise CorruptData(f"{key}: it has more than {_MOST} values")
+    return data

@@ -76,3 +76,14 @@ def test_an_object_of_another_broker_or_damaged_is_no_position(store: ObjectStor
     store.put(key, pack(b'{"version":2}'))
     with pytest.raises(NewerFormat):
         Positions.load(store, KEYS, 1)
+
+
+@pytest.mark.parametrize(
+    "values", [b"{}," * (1 << 20), (b"[" * 30 + b"]" * 30 + b",") * (1 << 16)], ids=["flat", "deep"]
+)
+def test_an_object_with_a_million_values_is_no_position(store: ObjectStore, values: bytes) -> None:
+    """A few kilobytes unpack to them, and they need a hundred times the memory of their text."""
+    key = KEYS.positions_of(1)
+    store.put(key, pack(b'{"version":1,"broker":1,"time":1,"partitions":{},"x":[' + values + b"0]}"))
+    with pytest.raises(CorruptData, match="more than 1048576 values"):
+        Positions.load(store, KEYS, 1)
