@@ -7,7 +7,6 @@ from typing import Final
 from ts_common.model import TopicPartition
 
 LOWEST, BEYOND = -(1 << 63), 1 << 63  # the bounds of a column of 64 bits
-_MAX_WINDOWS: Final = 32  # of offsets; the planner looks up each one
 
 Ranges = tuple[tuple[int, int], ...]  # [from, to), ascending and disjoint
 ALL: Final[Ranges] = ((LOWEST, BEYOND),)
@@ -83,9 +82,8 @@ class QueryFilters:
         )
 
     def windows(self, start: int, end: int) -> Ranges:
-        """Return the ranges of `[start, end)` that can match; one range over all of them if there are many."""
-        found = intersection(self.offsets, ((start, end),)) if start < end else ()
-        return found if len(found) <= _MAX_WINDOWS else ((found[0][0], found[-1][1]),)
+        """Return the ranges of `[start, end)` that can match."""
+        return intersection(self.offsets, ((start, end),)) if start < end else ()
 
 
 EVERYTHING: Final = QueryFilters()

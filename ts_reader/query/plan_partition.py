@@ -27,6 +27,7 @@ from ts_reader.query.filters import BEYOND, EVERYTHING, LOWEST, QueryFilters, Ra
 from ts_reader.query.frozen import Span, explain, frozen_of, ranges_of
 from ts_reader.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps
 from ts_reader.query.splits import PartitionRanges
+from ts_reader.query.windows import clipped, union
 from ts_reader.reading.time_index import first_that_may_reach
 from ts_reader.reading.transactions import Hidden, apart, find_hidden, stable_end
 
@@ -118,9 +119,9 @@ def _plan_partition(
     hidden = Hidden()
     if query.read_committed and windows:
         hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
-    # Two windows can divide a row, and it counts once.
-    step = view.runs if len(windows) == 1 else view.plan
-    parts = [part for low, high in windows for part in step(low, high)]
+    parts: Sequence[Part | Hole] = view.runs(windows[0][0], windows[-1][1]) if windows else ()
+    if len(windows) > 1:
+        parts = [*clipped(parts, union(windows))]
     losses = tuple(_losses(view, bounds, filters, (part for part in parts if isinstance(part, Hole)), hidden))
     times = filters.milliseconds
     if query.cut is not None:
