@@ -93,7 +93,7 @@ def test_more_bytes_than_the_range_are_no_answer(liar: Liar) -> None:
 
 def test_a_head_that_the_end_of_the_connection_cuts_is_no_answer(liar: Liar) -> None:
     """Python's client returns the headers that have arrived, and the last one can be cut."""
-    whole = answer("200 OK", **SAYS, x_ms_meta_ts_end="17", x_goog_meta_ts_end="17", x_amz_meta_ts_end="17")
+    whole = answer("200 OK", b"", **SAYS, x_ms_meta_ts_end="17", x_goog_meta_ts_end="17", x_amz_meta_ts_end="17")
     for cut in (whole[:-3], whole[:-4], whole[:-5], whole[: whole.index(b"\r\n") + 2]):
         liar.server.answers = [cut]
         with pytest.raises(StoreUnavailable, match="no response"):
@@ -109,7 +109,7 @@ def test_the_response_to_a_put_is_the_one_after_interim_responses(liar: Liar, st
     liar.server.answers = [interim * 2 + answer("412 Precondition Failed", b"<Error/>", **SAYS)]
     with pytest.raises(PreconditionFailed):
         liar.store.put("key", b"x", condition=IfMatch('"0x1"' if liar.kind != "gs" else "1"))
-    liar.server.answers = [interim * 1000 + answer("200 OK", **SAYS)]
+    liar.server.answers = [interim * 1000 + answer("200 OK", b"", **SAYS)]
     with pytest.raises(OutcomeUnknown, match="no response"):
         liar.store.put("key", b"x")
 
