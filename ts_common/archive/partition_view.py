@@ -217,9 +217,16 @@ class PartitionView:
         bases = [int(stem[:OFFSET_DIGITS]) for stem in replaced_by(listed)]
         return (
             any(isinstance(step, Hole) for step in self.runs(self.start, self.end))
+            or self.sparse_end > min((sealed.end for sealed in self.sealed), default=self.end)
             or any(copy.may_overrun for copy in listed)
             or any(sealed.start <= base < sealed.end for sealed in self.sealed for base in bases)
         )
+
+    @property
+    def sparse_end(self) -> int:
+        """The end of the last range below the next offset where another copy may have more records; 0 without one."""
+        steps = (step for step in self._closed_runs(self.start, self.closed_end) if isinstance(step, ReadRange))
+        return max((step.end for step in steps if not step.copies[0].dense), default=0)
 
     def lowest_whole(self, end: int) -> int:
         """Return the lowest offset whose stored run has no hole below `end`; `end` without one.

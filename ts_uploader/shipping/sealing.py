@@ -62,7 +62,13 @@ def seal(store: ObjectStore, keys: PartitionKeys, enough: int = ENOUGH, least: i
     # Below the commit's first pair only the object itself has the epochs.
     known = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
     growing = {each.end: each for each in view.sealed if len(each) < _MOST and known <= each.start}
-    runs = [run for run in _runs(copies, commit, stored) if len(run) >= least or run[0].base in growing]
+    # A late segment that begins below a sealed end can have records that a compacted copy above it lacks.
+    sparse_end = view.sparse_end
+    runs = [
+        run
+        for run in _runs(copies, commit, stored)
+        if (len(run) >= least or run[0].base in growing) and run[-1].metadata.end >= sparse_end
+    ]
     if sum(map(len, runs)) < enough:
         return 0
     names = {(each.start, each.end): each.name for each in stored.sealed}

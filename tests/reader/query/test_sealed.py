@@ -38,7 +38,7 @@ from tsctl.verify.inventory import list_partition
 from tsctl.verify.sealed_check import check_sealed_ranges
 
 HOUR = 3_600_000  # ms
-KINDS = ("plain", "plain", "plain", "plain", "variant", "compacted", "late", "missing", "gap", "transactional")
+KINDS = ("plain", "plain", "plain", "plain", "variant", "compacted", "late", "early", "missing", "gap", "transactional")
 MADE = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 3), st.booleans()), min_size=1, max_size=8)
 
 
@@ -68,9 +68,11 @@ def put(archive: MadeArchive, made: list[tuple[str, int, bool]], log_start: int)
             gap = Gap(base, end, "r", 1, 1)
             archive.store.put(archive.partition("t").gap(base, end), gap.encode())
         elif kind != "missing":
-            data = log(base, end, epoch, number, compacted=kind == "compacted" and length > 1)
+            data = log(base, end, epoch, number, compacted=kind in {"compacted", "early"} and length > 1)
             index = b"" if kind == "transactional" else None
             archive.put_segment("t", base, data, variant=kind == "variant", index=bytes(8), txnindex=index)
+        if kind == "early" and base > epochs[-1][1]:
+            archive.put_segment("t", base - 1, log(base - 1, end, epoch, number))
         if kind == "late" and length > 1:
             archive.put_segment("t", base + 1, log(base + 1, end + 1, epoch, number))
         base = end
@@ -149,6 +151,24 @@ def test_a_late_segment_below_a_sealed_end_is_read(archive: MadeArchive) -> None
     with looking_for_seals(1):
         assert seal(archive.store, archive.partition("t"), 1, 1) == 5  # all but the one that it begins in
         assert is_used(archive)
+
+
+def test_a_late_segment_beside_a_compacted_one_is_read(archive: MadeArchive) -> None:
+    """It has a record that the compacted one lacks, and leaves no hole: nothing is sealed below the compacted one."""
+    keys = archive.partition("t")
+    archive.put_segment("t", 12, log(12, 20, 0, 0, compacted=True))
+    archive.commit("t", 20)
+    assert not is_used(archive)
+    assert seal(archive.store, keys, 1, 1) == 0
+    archive.put_segment("t", 11, log(11, 20, 0, 0))
+    assert not is_used(archive)
+    assert [step.copies[0].base for step in view_of(archive, seals=True).ranges(12, 20)] == [11]
+    assert seal(archive.store, keys, 1, 1) == 5  # no range needs the compacted one any more
+    assert is_used(archive)
+    archive.put_segment("t", 20, log(20, 22, 0, 0, compacted=True))
+    put(archive, [("missing", 22, False), *PLAIN], 0)
+    assert seal(archive.store, keys, 1, 1) == len(PLAIN)  # above both
+    assert is_used(archive)
 
 
 def test_a_late_segment_that_fills_a_recorded_gap_is_read(archive: MadeArchive) -> None:
