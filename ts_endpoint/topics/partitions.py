@@ -21,6 +21,7 @@ from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.sealed_ranges import listed_of
 from ts_common.archive.view import open_view, without_commit
@@ -98,6 +99,7 @@ class Partition:
         self._snapshot: Snapshot | None = None
         self._renewed = 0.0
         self._listed = 0.0
+        self._lists_all = False  # a sealed range names an object that is gone; until a listing shows no hole
         self._etag: str | None = None  # of the commit of the snapshot
         # What readers lose of the partition, with the listing's monotonic time and the ETag of the commit.
         self._known: dict[StoredSegment, SegmentCopy] = {}
@@ -189,7 +191,7 @@ class Partition:
         if self._lost is not None and not self.is_old:
             raise self._lost
         if lists:
-            self._listed = 0.0
+            self._listed, self._lists_all = 0.0, True
         if self._opening is None or self._opening.done():
             self._opening = asyncio.ensure_future(self._renew_in_turn())
         return await asyncio.shield(self._opening)
@@ -353,8 +355,9 @@ class Partition:
     ) -> tuple[_Opened, dict[StoredSegment, SegmentCopy]]:
         try:
             sealed = () if self._snapshot is None else self._snapshot.view.sealed
-            catalog = read_with_former(self.store, self.keys, found, seals=True, known=sealed)
+            catalog = read_with_former(self.store, self.keys, found, seals=not self._lists_all, known=sealed)
             view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
+            self._lists_all &= any(isinstance(step, Hole) for step in view.runs(view.start, view.end))
         except LASTING as error:
             lowest, highest = stored_bases(self.store, self.keys) or (0, 0)
             loss = Loss(self.keys.partition, lowest, highest + 1, f"are not shown: {error}", is_open=True)

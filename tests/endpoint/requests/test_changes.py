@@ -8,10 +8,12 @@ from kio.schema.errors import ErrorCode
 
 from tests.endpoint.clients import Served, call, fetch, list_offset, module_of, read_all, run, serving
 from tests.made_archive import MadeArchive, batches, steps
+from tests.made_seals import looking_for_seals
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import StoreUnavailable
 from ts_endpoint.protocol.versions import Api
 from ts_endpoint.topics import partitions
+from ts_uploader.shipping.sealing import seal
 
 
 @pytest.fixture
@@ -145,6 +147,29 @@ def test_a_hole_that_is_filled_ends_the_error(archive: MadeArchive) -> None:
             assert await offsets(served, 10) == list(range(10, 30))
 
     run(read)
+
+
+@pytest.mark.parametrize("passes_holes", [False, True])
+def test_a_segment_of_a_sealed_range_that_is_gone_is_a_hole(archive: MadeArchive, *, passes_holes: bool) -> None:
+    """Sealed objects still name it, and KAFKA_STORAGE_ERROR would make clients repeat the request forever."""
+    key = archive.partition("t").segment(SegmentName(10))
+    data, info = archive.store.get(key)
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, passes_holes=passes_holes) as served:
+            for _ in range(2):
+                if passes_holes:
+                    assert await offsets(served) == [*range(10), *range(20, 30)]
+                else:
+                    assert (await fetch(served, "t", 10)).error is ErrorCode.corrupt_message
+            archive.store.put(key, data, metadata=info.metadata)
+            await settled(served)
+            assert await offsets(served) == list(range(30))
+
+    with looking_for_seals(1):
+        assert seal(archive.store, archive.partition("t"), 1, 1) == 3
+        archive.store.delete([key])
+        run(read)
 
 
 @pytest.mark.parametrize("level", ["commit", "segment"])

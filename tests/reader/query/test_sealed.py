@@ -153,7 +153,7 @@ def test_a_late_segment_below_a_sealed_end_is_read(archive: MadeArchive) -> None
         assert is_used(archive)
 
 
-def test_a_late_segment_beside_a_compacted_one_is_read(archive: MadeArchive) -> None:
+def test_a_late_segment_next_to_a_compacted_one_is_read(archive: MadeArchive) -> None:
     """It has a record that the compacted one lacks, and leaves no hole: nothing is sealed below the compacted one."""
     keys = archive.partition("t")
     archive.put_segment("t", 12, log(12, 20, 0, 0, compacted=True))
