@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -41,7 +42,7 @@ from pyiceberg.types import (
     TimestamptzType,
     TimeType,
 )
-from sqlalchemy import create_engine
+from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from ts_common.errors import OperatorError
@@ -79,8 +80,14 @@ class _UnpooledCatalog(SqlCatalog):
 
     def _init_catalog(self) -> None:
         pooled = self.engine  # it has not connected yet
-        self.engine = create_engine(pooled.url, echo=pooled.echo, poolclass=NullPool)
+        self.engine = _engine(pooled.url, pooled.echo)
         super()._init_catalog()
+
+
+@lru_cache(maxsize=16)
+def _engine(url: URL, echo: Any) -> Engine:
+    """Return the engine of a database: a run opens its catalog several times, and an engine compiles each statement."""
+    return create_engine(url, echo=echo, poolclass=NullPool)
 
 
 AVAILABLE_CATALOGS[CatalogType.SQL] = lambda name, properties: _UnpooledCatalog(name, **properties)
