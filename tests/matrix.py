@@ -1,10 +1,12 @@
 """Cases of a matrix and examples of a property: `make test` runs a few of them, `make test-full` runs all."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+Item = TypeVar("Item")
 
 
 def cases(every: Iterable[Any], *, quick: Iterable[Any]) -> list[Any]:
@@ -24,6 +26,6 @@ def examples(every: int, *, quick: int) -> int:
     return quick if settings.get_current_profile_name() == "repeatable" else every
 
 
-def sampled(every: range, *, step: int) -> range:
-    """Return `every` number; under the profile of `make test`, each `step`th of them."""
+def sampled(every: Sequence[Item], *, step: int) -> Sequence[Item]:
+    """Return `every` item; under the profile of `make test`, each `step`th of them."""
     return every[:: examples(1, quick=step)]

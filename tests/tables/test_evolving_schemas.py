@@ -12,7 +12,7 @@ import pytest
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.reader.schemas.sources import archived, framed, schema_record
-from tests.tables.test_parsed_tables import NAME, Made, kill_run
+from tests.tables.test_parsed_tables import FORMATS, NAME, OF_EACH_KIND, Made, kill_run
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.claims.state import TableState
 from ts_tables.definition.tables_file import parse_tables
@@ -64,7 +64,7 @@ class Evolving(Made):
         archived(self.archive, [one], base=self.registered - 1)
 
 
-@pytest.fixture(params=cases(["iceberg", "parquet", "json"], quick=["iceberg", "parquet"]))
+@pytest.fixture(params=cases(FORMATS, quick=["iceberg"]))
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Evolving:
     made = Evolving(MadeArchive(tmp_path / "archive"), tmp_path / "lake", request.param)
     made.registry = "topic:_schemas"
@@ -129,6 +129,7 @@ def rows_of(made: Made, *columns: str) -> list[tuple[Any, ...]]:
     return made.select(f"select {', '.join(columns)} from {{}} order by _offset")
 
 
+@OF_EACH_KIND
 def test_columns_follow_the_schemas_of_a_registry(made: Evolving) -> None:
     """A new field has a column; one that is removed keeps it; one of another type has a second one."""
     made.put_values(0, [encoded(1, id=1, amount=10), b"junk"])
@@ -153,6 +154,7 @@ def test_columns_follow_the_schemas_of_a_registry(made: Evolving) -> None:
     assert made.tables.verify(NAME).differences == ()
 
 
+@OF_EACH_KIND
 def test_a_wider_type_widens_the_column(made: Evolving) -> None:
     """In the commit of the first rows; a value of the former schema, and a schema that is narrow again, fit too."""
     narrow: list[dict[str, Any]] = [ID, AT, {"name": "amount", "type": "int"}, {"name": "ratio", "type": "float"}]

@@ -8,14 +8,14 @@ import pytest
 from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
-from tests.tables.test_parsed_tables import NAME, Made, json_of
+from tests.tables.test_parsed_tables import FORMATS, NAME, Made, json_of
 from ts_common.errors import DataLoss
 
 JUNK: list[bytes | None] = [b"{"]
 ROW = json_of({"id": 1})
 
 
-@pytest.fixture(params=cases(["iceberg", "parquet", "json"], quick=["iceberg", "parquet"]))
+@pytest.fixture(params=cases(FORMATS, quick=["iceberg"]))
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     """Offsets 0 to 29 are rows; of an earlier leader, 30 to 59 are refused."""
     made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", request.param, {"on_taken_back": "keep"})

@@ -17,7 +17,7 @@ from dev.local.proxy.s3 import S3FaultProxy
 from dev.local.stores.s3 import REGION, S3Server
 from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches, steps
-from tests.matrix import cases
+from tests.matrix import cases, sampled
 from tests.tables.made_parser import MadeParser, rows_of
 from tests.tables.made_tables import MadeTable
 from tests.tables.victims import Victim
@@ -196,7 +196,10 @@ QUICK = [("processes", None, "after", "raw")]  # a parsed table in `test_parsed_
 def test_t01_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
     s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str, Kind]
 ) -> None:
-    """Each run is killed at a write that no earlier one met, until no write is left."""
+    """Each run is killed at a write that no earlier one met, until no write is left.
+
+    `make test` kills at a third of the first run's kinds of writes, `make test-full` at those of recoveries too.
+    """
     engine, form, moment, kind = case
     lake = Lake(tmp_path, s3, form, kind)
     lake.grow()
@@ -209,13 +212,15 @@ def test_t01_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
             return victim.live(_run, arguments, engine, immortal=immortal, longest_seconds=longest)
 
         assert live(immortal=True) == 0
-        recorded = set(victim.seen)
+        recorded = sorted(victim.seen)
         assert len(recorded) >= 5, recorded
+        struck = {*sampled(recorded, step=3)}
+        victim.only = None if struck == {*recorded} else frozenset(struck)
         for _ in range(4 * len(recorded)):
             lake.grow()
             if live() == 0:
                 break
-        assert victim.met >= recorded, recorded - victim.met
+        assert victim.met >= struck, struck - victim.met
         lake.grow()
         assert live(immortal=True) == 0
     lake.check()

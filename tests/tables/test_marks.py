@@ -8,7 +8,7 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
-from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
+from tests.tables.test_parsed_tables import FORMATS, NAME, OF_EACH_KIND, Killed, Made, kill_commit
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.generations import CATALOG
 from ts_tables.iceberg.catalogs import open_catalog
@@ -18,7 +18,7 @@ PARSER = {"type": "json", "columns": {"at": {"type": "timestamp", "unit": "s"}}}
 HOUR = 3600
 
 
-@pytest.fixture(params=cases(["iceberg", "parquet", "json"], quick=["iceberg", "parquet"]))
+@pytest.fixture(params=cases(FORMATS, quick=["iceberg"]))
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     """Make a table by hour whose partitions 0 and 1 have a record of the first hour each."""
     more: dict[str, Any] = {"parser": PARSER, "partition_by": "hour(at)", "marks": {}}
@@ -44,6 +44,7 @@ def marks(made: Made) -> set[str]:
     return {f"1970-01-01-{hour:02d}" for hour in range(end) if hour in {0, 1, 3}}
 
 
+@OF_EACH_KIND
 def test_an_hour_is_marked_when_all_partitions_have_passed_it(made: Made) -> None:
     """The slowest one decides; an hour without rows has no mark."""
     assert made.tables.run(NAME).marked == ()
@@ -70,6 +71,7 @@ def test_late_rows_behind_the_mark_are_counted(made: Made) -> None:
     assert made.select("select count(*) from {}") == [(8,)]
 
 
+@OF_EACH_KIND
 @pytest.mark.parametrize("at", cases(range(4), quick=[1, 3]))
 def test_a_run_that_is_killed_announces_later(made: Made, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """At a commit of refused records, of rows, or of what was announced: the next run marks the same hours."""

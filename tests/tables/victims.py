@@ -31,11 +31,13 @@ class Victim:
     Attributes:
         met: the kinds of the writes that killed a process.
         seen: the kinds of all writes.
+        only: kinds of writes that kill a process; None for every kind.
     """
 
     def __init__(self, proxy: S3FaultProxy, directory: str, moment: str) -> None:
         self.met: set[str] = set()
         self.seen: set[str] = set()
+        self.only: frozenset[str] | None = None
         self._directory = directory
         self._moment = moment
         self._pid = 0
@@ -62,7 +64,8 @@ class Victim:
         kind = f"{request.method} {name}"
         with self._lock:
             self.seen.add(kind)
-            if moment != self._moment or kind in self.met or not self._pid:
+            is_wanted = kind not in self.met and (self.only is None or kind in self.only)
+            if moment != self._moment or not is_wanted or not self._pid:
                 return
             os.kill(self._pid, signal.SIGKILL)
             self._pid = 0
