@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[1]
 PROGRAMS = (
     *("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "ts_endpoint", "tsctl"),
@@ -70,10 +72,26 @@ def problems(tree: ast.AST) -> Iterator[str]:
                 yield f"{node.arg}=True"
 
 
-def test_nothing_makes_code_of_data() -> None:
+def parses_json(tree: ast.AST) -> bool:
+    """Return whether a module parses JSON with the standard library."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in {"load", "loads", "JSONDecoder"}
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "json"
+        for node in ast.walk(tree)
+    )
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, tuple[list[str], bool]]:
+    """Return the problems of every installed module, and whether it parses JSON. It keeps no tree."""
+    return {path: (sorted(problems(tree)), parses_json(tree)) for path, tree in sources()}
+
+
+def test_nothing_makes_code_of_data(found: dict[str, tuple[list[str], bool]]) -> None:
     """No eval, YAML or shell, pickles between own processes only; one place loads classes by an operator's names."""
-    found = {path: told for path, tree in sources() if (told := sorted(problems(tree)))}
-    assert found == {
+    assert {path: told for path, (told, _) in found.items() if told} == {
         **{path: ["import_module"] for path in LOADS_CLASSES | LOADS_BY_TABLE},
         **{path: ["subprocess"] for path in RUNS_PROGRAMS},
         **{path: ["pickle"] for path in PICKLES},
@@ -81,16 +99,9 @@ def test_nothing_makes_code_of_data() -> None:
     }
 
 
-def test_one_module_parses_the_json_of_stores() -> None:
+def test_one_module_parses_the_json_of_stores(found: dict[str, tuple[list[str], bool]]) -> None:
     """So each object and each answer has the same bounds, and the same error."""
-    parsing = {
-        path
-        for path, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr in {"load", "loads", "JSONDecoder"}
-        if isinstance(node.value, ast.Name) and node.value.id == "json"
-    }
-    assert parsing == PARSES_JSON
+    assert {path for path, (_, parses) in found.items() if parses} == PARSES_JSON
 
 
 def test_what_is_looked_for_is_found() -> None:
