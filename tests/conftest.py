@@ -58,13 +58,14 @@ _FIRST = (
     *("histories", "spark", "tables/spark", "common/store", "faults", "consumer", "uploader", "endpoint"),
     *("dev", "reader", "common"),
 )
-# One process runs all tests of these folders and files, by its name: a second one would start their servers again.
+# One process runs all tests of these folders and files, by its name: a second one would start their servers again. A
+# test is of the first place that its path begins with.
 _SERVERS = {
     "session": ("tests/spark/session/",),
     "session of tables": ("tests/tables/spark/",),
     "stores": (
         "tests/common/store/",
-        "tests/uploader/stores/",
+        "tests/uploader/stores/test_store_",
         "tests/tsctl/repair/",
         "tests/tsctl/commands/test_thaw.py",
         "tests/tsctl/verify/test_bucket_check.py",
@@ -79,14 +80,17 @@ _SERVERS = {
     ),
     "release": ("tests/deploy/test_dist.py", "tests/deploy/test_image.py"),
     "live broker": ("tests/consumer/", "tests/endpoint/recorded/"),
-    "leadership": ("tests/uploader/leadership/", "tests/uploader/broker_connection/", "tests/uploader/snapshots/"),
+    "agents": ("tests/uploader/",),
+    "two disks": ("tests/faults/test_disks.py", "tests/dev/test_cluster.py", "tests/dev/test_oracle.py"),
+    "faults": ("tests/faults/", "tests/operator/test_broken_archives.py"),
+    "links": ("tests/proxy/",),
     "oracle topics": ("tests/endpoint/test_clients.py", "tests/reader/test_oracle_topics.py"),
-    "pair": ("tests/dev/test_cluster.py", "tests/dev/test_oracle.py"),
     "one broker": (
         "tests/tsctl/test_cli.py",
         "tests/tsctl/drill/test_drill.py",
         "tests/tsctl/verify/test_audit.py",
         "tests/tsctl/gc/test_with_kafka.py",
+        "tests/tsctl/restore/test_exactly_once.py",
         "tests/tsctl/restore/test_mirror.py",
         "tests/tsctl/restore/test_new_cluster.py",
         *(f"tests/tsctl/commands/test_{name}.py" for name in ("cat", "gaps", "get", "ls")),
@@ -202,6 +206,27 @@ def two_brokers() -> Iterator[LocalCluster]:
         },
         broker_properties=ROLLS,
         name="two-brokers",
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def two_disks() -> Iterator[LocalCluster]:
+    """Two brokers of two log dirs each, ZooKeeper and an S3 server; else as `two_brokers`."""
+    with LocalCluster(
+        brokers=2,
+        s3=True,
+        buckets=[BUCKET],
+        log_dirs=2,
+        properties={
+            **SMALL_FETCHES,
+            "replica.high.watermark.checkpoint.interval.ms": "500",
+            "zookeeper.session.timeout.ms": "2000",
+            "offsets.topic.replication.factor": "2",
+            "log.segment.delete.delay.ms": "2000",
+        },
+        broker_properties=ROLLS,
+        name="two-disks",
     ) as cluster:
         yield cluster
 

@@ -11,11 +11,9 @@ __all__ = ["kraft", "s3", "zookeeper_pair"]
 
 
 @pytest.fixture(scope="package")
-def zookeeper_pair() -> Iterator[LocalCluster]:
+def zookeeper_pair(two_disks: LocalCluster) -> LocalCluster:
     """Two brokers of Kafka 3.9 with ZooKeeper, two log dirs each."""
-    short_session = {"zookeeper.session.timeout.ms": "2000"}
-    with LocalCluster(brokers=2, log_dirs=2, properties=short_session, name="zookeeper-pair") as cluster:
-        yield cluster
+    return two_disks
 
 
 @pytest.fixture(scope="module")

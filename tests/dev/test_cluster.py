@@ -65,12 +65,12 @@ def test_a_paused_leader_loses_its_partitions_and_returns_as_follower(zookeeper_
 def test_the_agents_view_of_a_broker_is_on_disk(zookeeper_pair: LocalCluster) -> None:
     """server.properties names the log dirs, and partitions and the cluster's id are found in them."""
     cluster = zookeeper_pair
-    cluster.create_topic("spread", assignment=[[1]] * 4)
+    cluster.create_topic("spread", assignment=[[1]] * 8)  # other tests have left more in one log dir
     broker = cluster.brokers[1]
     text = broker.server_properties.read_text()
     assert f"log.dirs={broker.log_dirs[0]},{broker.log_dirs[1]}\n" in text
     assert "broker.id=1\n" in text
-    found = {broker.partition_directory("spread", partition).parent for partition in range(4)}
+    found = {broker.partition_directory("spread", partition).parent for partition in range(8)}
     assert found == set(broker.log_dirs)
     assert cluster.brokers[2].cluster_id() == cluster.cluster_id
     with pytest.raises(FileNotFoundError, match="broker-2 has no spread-0"):

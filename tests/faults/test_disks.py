@@ -14,29 +14,13 @@ from dev.local.proxy.actions import Hold
 from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, wait_leadership_shipped, wait_led
-from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive
+from tests.uploader.beside import Archive
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(two_disks: LocalCluster) -> LocalCluster:
     """Two brokers of two log dirs each."""
-    properties = {
-        **SMALL_FETCHES,
-        "replica.high.watermark.checkpoint.interval.ms": "500",
-        "zookeeper.session.timeout.ms": "2000",
-        "offsets.topic.replication.factor": "2",
-        "log.segment.delete.delay.ms": "2000",
-    }
-    with LocalCluster(
-        brokers=2,
-        s3=True,
-        buckets=[BUCKET],
-        log_dirs=2,
-        properties=properties,
-        broker_properties=ROLLS,
-        name="disks",
-    ) as cluster:
-        yield cluster
+    return two_disks
 
 
 def log_dir(cluster: LocalCluster, topic: str, broker: int = 1) -> Path:
