@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
@@ -19,11 +20,11 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dev.local import forks
 from dev.local.agent import AgentProcess
 from dev.local.kafka.cluster import wait_for
 from dev.local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from tests.faults.leaders import Background
-from tests.tsctl.running import PROGRAM
 from tests.uploader.beside import Archive
 from ts_common.archive.commit import LogStart, decode_log_start
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
@@ -47,6 +48,7 @@ TABLE: Final = "backup.t"
 KEPT_BYTES: Final = 60_000
 _GRACE_MS: Final = 1000  # a policy has an hour at least
 _FEWEST_WRITES: Final = 3  # before the collector is killed
+_REPAIR_SECONDS: Final = 120.0
 # The error of a reader that planned before an object was deleted.
 _DOCUMENTED: Final = re.compile(r"run the query again|plan it again")
 _CONTEXT: Final = get_context("forkserver")
@@ -76,6 +78,7 @@ def collect_for_ever(location: str, keys: ClusterKeys, checkpoint: str | None, e
     """Run again and again until the process is killed."""
     os.environ.update(environment)
     while True:
+        time.sleep(0.1)  # leaves processors to the others; a run deletes whatever is due
         assert not collect(location, keys, checkpoint).report.errors
 
 
@@ -156,7 +159,7 @@ class WholeReader(Background):
         self._store = archive.store
 
     def run(self) -> None:
-        while not self._ending.wait(0.02):
+        while not self._ending.wait(0.2):
             floor, least = floor_of(self._archive), self._archive.next_offset()
             is_broken, generation = self._repairs.is_broken, self._repairs.generation
             if least == 0:
@@ -219,7 +222,7 @@ class TableRuns(Background):
         self._tables.run(TABLE)
 
     def run(self) -> None:
-        while not self._ending.wait(0.1):
+        while not self._ending.wait(0.3):
             self.once()
 
     def rows(self) -> list[tuple[int, bytes]]:
@@ -245,7 +248,7 @@ class Repairs(Background):
         self.statuses: Counter[str] = Counter()
         self.was_read = threading.Event()
         self._archive, self._agents, self._policy = archive, agents, policy(archive.keys, checkpoint)
-        self._command = [PROGRAM, "repair", archive.topic, "--depth", "listing", "--wait", "20s", "--json"]
+        self._command = ["tsctl", "repair", archive.topic, "--depth", "listing", "--wait", "20s", "--json"]
         self._command += ["--url", archive.location, "--cluster", archive.keys.cluster]
 
     @property
@@ -296,7 +299,7 @@ class Repairs(Background):
         look = threading.Thread(target=self._look_soon, args=(done,))
         look.start()
         try:
-            ended = subprocess.run(self._command, capture_output=True, text=True, check=False)
+            ended = forks.run(self._command, cwd=Path.cwd(), env=os.environ, timeout=_REPAIR_SECONDS)
         finally:
             done.set()
             look.join()

@@ -1,4 +1,7 @@
-"""Retention next to agents, a producer, readers, a table, repairs and an election, on Kafka with KRaft."""
+"""Retention next to agents, a producer, readers, a table, repairs and an election.
+
+The long case is on Kafka with KRaft, the short one on the folder's cluster.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,6 +28,11 @@ from tests.uploader.beside import BUCKET, SMALL_FETCHES, archives
 
 
 @pytest.fixture(scope="module")
+def zookeeper(two_brokers: LocalCluster) -> LocalCluster:
+    return two_brokers
+
+
+@pytest.fixture(scope="module")
 def kraft() -> Iterator[LocalCluster]:
     with LocalCluster(
         brokers=2,
@@ -32,33 +40,43 @@ def kraft() -> Iterator[LocalCluster]:
         s3=True,
         buckets=[BUCKET],
         properties={**SMALL_FETCHES, "broker.session.timeout.ms": "2000"},
-        topic_config={"segment.bytes": "20000"},
         name="retention-beside",
     ) as cluster:
         yield cluster
 
 
+@pytest.fixture
+def brokers(request: pytest.FixtureRequest) -> LocalCluster:
+    found: LocalCluster = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.usefixtures("mended")
 @pytest.mark.parametrize(
-    ("kills", "moves", "streamed"),
-    [(2, 3, False), pytest.param(20, 25, True, marks=(pytest.mark.full, pytest.mark.timeout(3600)))],
+    ("brokers", "kills", "moves", "streamed"),
+    [
+        ("zookeeper", 1, 2, False),
+        pytest.param("kraft", 20, 25, True, marks=(pytest.mark.full, pytest.mark.timeout(3600))),
+    ],
+    indirect=["brokers"],
 )
 def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_repairs_run(
-    kraft: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, moves: int, streamed: bool
+    brokers: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, moves: int, streamed: bool
 ) -> None:
     """The collector is killed at writes, and the leader dies: each record is read once until its start has passed.
 
     The long case has a Spark stream too, for which the policy waits.
     """
     topic = f"beside-{kills}"
-    assert kraft.s3 is not None
-    for name, value in kraft.s3.environment().items():
+    assert brokers.s3 is not None
+    for name, value in brokers.s3.environment().items():
         monkeypatch.setenv(name, value)
-    kraft.create_topic(topic, assignment=[[2, 1]])
-    with archives(kraft, tmp_path) as archive_of, S3FaultProxy(kraft.s3) as proxy, ExitStack() as streams:
+    brokers.create_topic(topic, assignment=[[2, 1]], config={"segment.bytes": "20000"})
+    with archives(brokers, tmp_path) as archive_of, S3FaultProxy(brokers.s3) as proxy, ExitStack() as streams:
         archive = archive_of(topic)
         agents = start_agents(archive, 1, 2)
         # The long case deletes for minutes: it must delete faster than the producer writes, in spite of the kills.
-        with Load(kraft, topic, 1, every=0.2 if streamed else 0.05) as load:
+        with Load(brokers, topic, 1, every=0.2 if streamed else 0.05) as load:
             archive.wait_for_offset(1)
             table = TableRuns(archive, tmp_path)
             stream = streams.enter_context(SparkStream(archive, tmp_path)) if streamed else None
@@ -79,10 +97,10 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_
                 def state() -> object:
                     return collector.killed, reader.starts[-3:], reader.reads, reader.repeated, repairs.statuses
 
-                seconds = PATIENCE * kills / 2
+                seconds = PATIENCE * max(1, kills / 2)
                 wait_for(lambda: done(0.4), "retention to work", seconds, state=state)
-                kraft.brokers[2].kill()
-                wait_for(lambda: kraft.leader(topic, 0) == 1, "an election", PATIENCE)
+                brokers.brokers[2].kill()
+                wait_for(lambda: brokers.leader(topic, 0) == 1, "an election", PATIENCE)
                 elected = archive.next_offset()
                 wait_for(lambda: done(1) and archive.next_offset() > elected, "it to continue", seconds, state=state)
             produced = max(load.acknowledged[0])
@@ -92,7 +110,7 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_
         streamed_rows = None if stream is None else stream.finish()
         wait_out_grace(archive, PATIENCE, checkpoint)
 
-        expected = {record.offset: record.value or b"" for record in dump(kraft.bootstrap, topic)}
+        expected = {record.offset: record.value or b"" for record in dump(brokers.bootstrap, topic)}
         assert len(expected) > produced * 0.9
         start = start_of(archive)
         rows = table.rows()
@@ -106,7 +124,7 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_
         agents[1].stop()
         archive.agent(1)
         end = archive.next_offset()
-        with Load(kraft, topic, 1):
+        with Load(brokers, topic, 1):
             wait_for(lambda: archive.next_offset() > end, "the agent to ship again", PATIENCE)
         assert below_start(archive) == left
         assert start_of(archive) == start
