@@ -258,6 +258,8 @@ def test_u36_killed_before_either_write_with_a_late_agent_of_the_old_lineage_and
     assert log_start == LogStart(0, commit.lineage)
 
 
+# One unclean election is `test_u05`; `tests/lineage` and `tests/histories` have two, and kills between them.
+@pytest.mark.full
 def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:

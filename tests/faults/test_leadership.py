@@ -302,7 +302,7 @@ def agent_sessions(cluster: LocalCluster) -> set[int]:
     return {session for session, timeout in open_sessions(zookeeper_of(cluster)).items() if timeout == agents}
 
 
-@pytest.mark.parametrize("flaps", [12, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize("flaps", [6, pytest.param(100, marks=pytest.mark.full)])
 def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of: ArchiveOf, flaps: int) -> None:
     """The leader moves faster than segments are shipped: nothing leaks, and no record is missing."""
     topic = f"flapping-{flaps}"

@@ -69,7 +69,7 @@ class Gauges:
 @pytest.mark.parametrize(
     ("segments", "down"),
     [
-        pytest.param(15, CutBefore, id="90 segments, link cut"),
+        pytest.param(8, CutBefore, id="48 segments, link cut"),
         pytest.param(500, CutBefore, id="3000 segments, link cut", marks=FULL),
         pytest.param(500, lambda: Answer(503, "ServiceUnavailable"), id="3000 segments, 503", marks=FULL),
     ],
@@ -239,7 +239,7 @@ def test_u22_sigterm_under_load_ends_in_order(
 # --- U23 ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("segments", [120, pytest.param(10_000, marks=FULL)])
+@pytest.mark.parametrize("segments", [60, pytest.param(10_000, marks=FULL)])
 def test_u23_nothing_grows_with_the_segments_that_were_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, segments: int
 ) -> None:
