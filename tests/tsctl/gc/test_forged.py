@@ -475,7 +475,7 @@ TWICE = ForgedCache(99, (None,), None, 70)  # old segments cover the newest offs
 @example("age", [Run(GRACE // 2), *_agent(ForgedLogStart(70, 0, None, None, copied=True)), Run(GRACE // 2), Run()])
 @example("age", [*_agent(ForgedLogStart(70, 0, None, None, copied=False)), Run(), Run()])
 @example("age", [*_agent(HOLE, AT_HOLE), Run(), *_agent(HOLE), Run()])
-@settings(max_examples=examples(1500, quick=25))
+@settings(max_examples=examples(1500, quick=12))
 def test_nothing_that_an_identity_may_write_deletes_what_the_policy_keeps(rule: str, steps: list[Step]) -> None:
     """What is deleted is named by the policy, and was hidden by the collector itself for a grace."""
     with tempfile.TemporaryDirectory() as directory:
@@ -507,7 +507,7 @@ LINES = st.builds(
 )
 @example("nothing", [*_agent(DEAD, UP), Run()])
 @example("age", [*_agent(ForgedCommit(epochs=((0, 0), (5, 35))), UP), Run(0)])
-@settings(max_examples=examples(500, quick=15))
+@settings(max_examples=examples(500, quick=8))
 def test_a_hold_shows_what_no_run_has_released_whatever_was_forged(rule: str, steps: list[Step]) -> None:
     """Once the leader's agent has written its own commit and cache objects again; nothing stays hidden permanently."""
     with tempfile.TemporaryDirectory() as directory:

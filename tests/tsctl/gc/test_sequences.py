@@ -214,7 +214,7 @@ STEPS = st.one_of(
 @example([Forge(100, 100), Run(), Later(), Run(), Later(), Run()])
 @example([Run(), LoseLogStart(), Hold(True), Later(), Run()])
 @example([Run(), Later(), Run(kill=5, when="half"), Hold(True), Run(), LoseLogStart(), Hold(False), Run()])
-@settings(max_examples=examples(1500, quick=25))
+@settings(max_examples=examples(1500, quick=12))
 def test_g03_no_order_of_what_can_happen_shows_readers_a_hole(steps: list[Step]) -> None:
     """G03: the view is whole, or readers wait for the agent; what is removed was hidden for a grace."""
     with tempfile.TemporaryDirectory() as directory:

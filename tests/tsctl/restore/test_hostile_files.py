@@ -77,7 +77,7 @@ def test_a_changed_file_is_used_or_is_an_error(
     before = tree(tmp_path)
     path = path_of(host, file)
     healthy = json.loads(before[path])
-    for _ in range(examples(1_000, quick=100)):
+    for _ in range(examples(1_000, quick=40)):
         changed = json_text(chance, healthy)
         path.write_bytes(changed)
         try:
