@@ -45,8 +45,8 @@ ZOOKEEPER: Final[Mapping[str, Any]] = {"mode": "zookeeper"}
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
-    """Lose a cluster after its closed segments were shipped."""
-    with lost_cluster(tmp_path_factory.mktemp("lost"), **NEWEST) as found, pytest.MonkeyPatch.context() as patched:
+    """Lose a cluster after its closed segments were shipped; broker 1 was its controller too."""
+    with lost_cluster(tmp_path_factory.mktemp("lost"), mode="kraft") as found, pytest.MonkeyPatch.context() as patched:
         for name, value in found.archive.s3.environment().items():
             patched.setenv(name, value)
         yield found
