@@ -130,11 +130,12 @@ def test_the_demo_ships_deletes_the_broker_and_reads_everything_back(demo: Demo)
     demo.assert_nothing_left()
 
 
+@pytest.mark.full  # `test_process.py` has the same of servers in any block
 @pytest.mark.parametrize("demo", ["20000000"], indirect=True)
 @pytest.mark.parametrize(
     ("number", "status"),
     [
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.full, id="SIGINT"),
+        pytest.param(signal.SIGINT, 130, id="SIGINT"),
         pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
     ],
 )

@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).parents[2]
     [
         (("ts-uploader", "check", "none", "--cluster-id", "x"), {}),
         (("ts-uploader", "--version"), {"PYTHONPATH": str(CHECKOUT)}),
-        (("ts-endpoint", "serve", "--none"), {}),
+        pytest.param(("ts-endpoint", "serve", "--none"), {}, marks=pytest.mark.full),
         (("tsctl", "ls", "t\xe9", "--url", "file:///none", "--cluster", "x"), {}),
     ],
 )

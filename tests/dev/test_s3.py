@@ -5,6 +5,9 @@ from botocore.exceptions import ClientError
 
 from dev.local.stores.s3 import S3Server
 
+# `tests/common/store` and each test with a cluster have the same server, and fail without what these tests name.
+pytestmark = pytest.mark.full
+
 
 def test_an_object_is_read_with_its_metadata(s3: S3Server) -> None:
     """Put, ranged get and head agree."""

@@ -21,6 +21,7 @@ from tests.fuzz.targets import TARGETS, Entry, shared
 NAME = "broken"
 SIZE = 100
 BREAKS = "FUZZ_TEST_BREAKS_OFF"
+OF_FUZZING = pytest.mark.full  # a replay of the corpus, as `make test` does it, draws and reduces nothing
 
 
 class Broken(Target):
@@ -88,6 +89,7 @@ def test_an_input_that_fails_is_named_and_the_others_are_run(tmp_path: Path, con
     assert (second.file, second.kind.split(" at ")[0]) == (files[2], "KeyError")
 
 
+@OF_FUZZING
 def test_what_is_drawn_fails_once_for_each_kind_and_is_kept(tmp_path: Path) -> None:
     """The seed decides what is drawn; the input is written to a file, and fails again when it is read."""
     first, again = (fuzz(NAME, 0.5, 7, tmp_path / directory) for directory in ("first", "again"))
@@ -98,6 +100,7 @@ def test_what_is_drawn_fails_once_for_each_kind_and_is_kept(tmp_path: Path) -> N
     assert replay(NAME, [failure.file], tmp_path).kinds == first.kinds
 
 
+@OF_FUZZING
 def test_a_target_that_breaks_off_shows_what_it_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +116,7 @@ def test_a_target_that_breaks_off_shows_what_it_counted(
     assert "broken: KeyError" in shown
 
 
+@OF_FUZZING
 def test_a_failing_input_is_cut_down_to_what_fails(tmp_path: Path) -> None:
     """Other bytes are removed while it fails in the same way."""
     (file,) = inputs(tmp_path, b"around " * 50 + b"wrong" + b" it" * 50)
@@ -121,6 +125,7 @@ def test_a_failing_input_is_cut_down_to_what_fails(tmp_path: Path) -> None:
     assert file.read_bytes() == b"wrong"
 
 
+@OF_FUZZING
 def test_a_process_that_runs_inputs_always_looks_open(tmp_path: Path) -> None:
     """The one that watches it reads at any time, also while the other writes."""
     ledger = Ledger(tmp_path / "ledger")
