@@ -82,6 +82,7 @@ def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(
     assert place.startswith(str(tmp_path / "agent"))
 
 
+@pytest.mark.full  # other stages of the same file
 def test_the_image_of_the_endpoint_is_built_from_what_is_copied_and_starts(
     tmp_path: Path, release: Path, stand_ins: str
 ) -> None:

@@ -209,6 +209,7 @@ def widths(chart: str) -> list[float]:
     return [abs(float(right) - float(left)) for left, right in ends]
 
 
+@pytest.mark.full  # in a wide window; in a narrow one below
 def test_the_buttons_of_a_chart_are_above_it(tmp_path: Path) -> None:
     """Otherwise they would cover the first bar."""
     seen = measured(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280)
@@ -217,9 +218,10 @@ def test_the_buttons_of_a_chart_are_above_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", cases([390, 1280], quick=[390]))
 def test_findings_can_be_read_at_any_width(tmp_path: Path, width: int) -> None:
-    """Nothing exceeds the page's width, no text is squeezed, and a long list has a visible end."""
+    """Nothing exceeds the page's width, no text or chart is covered or squeezed, a long list has a visible end."""
     seen = measured(page_of(tmp_path, [coverage("orders", number, holes=9) for number in range(3)]), tmp_path, width)
     assert seen["scrollWidth"] <= width
+    assert seen["buttonsBelow"] == []
     assert min(seen["found"]) >= 200
     assert seen["scrolls"]
     assert seen["border"] == "1px"
@@ -283,7 +285,7 @@ def test_the_file_needs_no_network(tmp_path: Path) -> None:
     assert re.findall(r"<(?:script|link|img)[^>]*\s(?:src|href)=", text) == []
 
 
-@pytest.mark.parametrize("partitions", [100, pytest.param(600, marks=pytest.mark.full)])
+@pytest.mark.parametrize("partitions", [40, pytest.param(600, marks=pytest.mark.full)])
 def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
     """Only the first topic is drawn at once; the others are drawn when they are opened."""
     rows = [coverage(f"topic-{number // 10:03d}", number % 10, holes=2) for number in range(partitions)]
