@@ -99,7 +99,7 @@ class Partition:
         self._snapshot: Snapshot | None = None
         self._renewed = 0.0
         self._listed = 0.0
-        self._lists_all = False  # a sealed range names an object that is gone; until a listing shows no hole
+        self._lists_all = False  # after a segment was missing, until a listing has no hole
         self._etag: str | None = None  # of the commit of the snapshot
         # What readers lose of the partition, with the listing's monotonic time and the ETag of the commit.
         self._known: dict[StoredSegment, SegmentCopy] = {}

@@ -192,8 +192,10 @@ class Tracker:
         self._selection.idle.update(idle)
 
     def deferred(self, most: int) -> list[TopicPartition]:
-        """Return some partitions whose position is read later."""
-        return list(itertools.islice(self._selection.idle, most))
+        """Return some partitions whose position is read later; first those that are led: a forged object names any."""
+        idle = self._selection.idle
+        led = (partition for partition in idle if partition in self._partitions)
+        return list(itertools.islice(led, most)) or list(itertools.islice(idle, most))
 
     def end_deferral(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Drop the rows of partitions, and return those with a state: `select` reads their positions."""

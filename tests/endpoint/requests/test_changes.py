@@ -150,7 +150,7 @@ def test_a_hole_that_is_filled_ends_the_error(archive: MadeArchive) -> None:
 
 
 @pytest.mark.parametrize("passes_holes", [False, True])
-def test_a_segment_of_a_sealed_range_that_is_gone_is_a_hole(archive: MadeArchive, *, passes_holes: bool) -> None:
+def test_a_missing_segment_of_a_sealed_range_is_a_hole(archive: MadeArchive, *, passes_holes: bool) -> None:
     """Sealed objects still name it, and KAFKA_STORAGE_ERROR would make clients repeat the request forever."""
     key = archive.partition("t").segment(SegmentName(10))
     data, info = archive.store.get(key)

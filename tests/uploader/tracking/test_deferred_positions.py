@@ -88,16 +88,16 @@ def test_a_high_watermark_that_falls_ends_the_deferral() -> None:
 
 
 def test_each_position_is_read_in_turn_whatever_its_row_has() -> None:
-    """So a forged row keeps a segment from the archive for minutes at most; partitions of others cost nothing."""
+    """So a forged row keeps a segment from the archive for minutes at most, also after thousands of other rows."""
     tracker = ContainedTracker(OffsetReset.EARLIEST)
     tracker.defer({TopicPartition("moved", 0): ROW, TP: ROW, TopicPartition("moved", 1): ROW})
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(0, 100))
     assert watermarks(tracker, 150) == []
-    assert tracker.read_deferred(1) == []
     (read,) = tracker.read_deferred(1)
     assert isinstance(read, ReadPosition)
-    assert tracker.read_deferred(1) == tracker.read_deferred(1) == []
+    for _ in range(3):
+        assert tracker.read_deferred(1) == []
 
 
 def test_without_a_row_the_position_is_read() -> None:
