@@ -4,10 +4,13 @@ import hashlib
 import io
 import socket
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
+from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
 from dev.local.ports import LOOPBACK
@@ -118,19 +121,6 @@ def test_a_put_over_http_is_signed_with_the_digest_of_its_body(
     assert fake.headers[-1]["x-amz-content-sha256"] == hashlib.sha256(body).hexdigest()
 
 
-@pytest.mark.parametrize(("method", "arguments"), CALLS[2:4])
-def test_a_bucket_whose_name_ends_like_the_key_of_a_rehearsal_is_itself(
-    direct: DirectCalls, fake: FakeServer, method: str, arguments: Mapping[str, Any]
-) -> None:
-    """A listing has no key in its path: it would be one of the bucket `archive-`."""
-    for bucket in ("rehearsal", "archive-rehearsal"):
-        fake.answers = [ok(page([]) if method == "list_objects_v2" else b"")]
-        getattr(direct, method)(Bucket=bucket, **arguments)
-        ours = sent(fake)
-        getattr(direct._client, method)(Bucket=bucket, **arguments)
-        assert ours == sent(fake)
-
-
 def test_each_field_of_a_response_is_the_sdks(direct: DirectCalls, fake: FakeServer) -> None:
     """Numbers, dates, metadata and all others; for a listing, those that the driver uses."""
     headers = {
@@ -209,3 +199,102 @@ def test_a_client_with_another_signature_leaves_its_calls_to_the_sdk(
     assert fake.headers[-1]["authorization"].startswith("AWS who:")
     assert "amz-sdk-invocation-id" in fake.headers[-1]
     client.close()
+
+
+def test_a_large_body_waits_for_the_servers_consent(far: ObjectStore, fake: FakeServer) -> None:
+    """The SDK sends it; for a smaller one the consent would be a round trip more."""
+    fake.answers = [ok()]
+    for size, expected in ((16 << 20, None), ((16 << 20) + 1, "100-continue")):
+        far.put("a", bytes(size))
+        assert fake.headers[-1].get("expect") == expected
+        assert fake.headers[-1]["content-length"] == str(size)
+
+
+def test_over_tls_a_body_is_not_read_for_its_digest(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> None:
+    """TLS protects it; the same header as the SDK's."""
+    connection = Connection(AddressingStyle.PATH, fake.endpoint.replace("http:", "https:"), "eu-west-9")
+    clients: Any = open_clients(connection, 5, 4, Allowance())
+    sent: list[AWSPreparedRequest] = []
+
+    class Session:
+        """Keeps each request, and answers it."""
+
+        def send(self, request: AWSPreparedRequest) -> AWSResponse:
+            sent.append(request)
+            nothing: Any = None
+            response: Any = AWSResponse(request.url, 200, {"ETag": '"e"'}, nothing)  # type: ignore[arg-type]
+            response._content = b""
+            return response  # type: ignore[no-any-return]
+
+    for client in clients:
+        client.close()
+    monkeypatch.setattr(clients[1], "_session", Session())
+    monkeypatch.setattr(clients[1]._client._endpoint, "http_session", Session())
+    for client in (clients[1], clients[1]._client):
+        client.put_object(Bucket="archive", Key="k", Body=b"x", ContentLength=1, ChecksumCRC32C="AAAAAA==")
+    digests: list[Any] = [
+        {name.lower(): value for name, value in each.headers.items()}["x-amz-content-sha256"] for each in sent
+    ]
+    assert [each.decode() if isinstance(each, bytes) else each for each in digests] == ["UNSIGNED-PAYLOAD"] * 2
+
+
+def test_each_attempt_is_signed_at_its_own_time(
+    direct: DirectCalls, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store rejects a signature of minutes ago; the SDK pauses between attempts."""
+    times = iter(datetime(2026, 11, 30, 15, minute, tzinfo=UTC) for minute in range(60))
+    for module in ("botocore.auth", "botocore.crt.auth"):
+        monkeypatch.setattr(f"{module}.get_current_datetime", lambda **_: next(times))
+    paused: list[float] = []
+    monkeypatch.setattr("ts_common.store.s3.direct_calls.time.sleep", paused.append)
+    fake.answers = [error("500 Oh", "InternalError"), error("503 Oh", "SlowDown"), ok(b"content")]
+    assert direct.get_object(Bucket="archive", Key="k")["Body"].read() == b"content"
+    assert len({headers["x-amz-date"] for headers in fake.headers}) == 3
+    assert len(paused) == 2
+    assert "timestamp" not in direct._rehearsed["GetObject", "archive"].context  # type: ignore[union-attr]
+
+
+def test_repeated_requests_that_succeed_leave_repetitions_for_others(
+    direct: DirectCalls, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK allows a hundred in a row that fail, and counts a success behind one as its return."""
+    monkeypatch.setattr("ts_common.store.s3.direct_calls.time.sleep", lambda _: None)
+    for _ in range(120):
+        fake.answers = [error("500 Oh", "InternalError"), ok()]
+        direct.head_object(Bucket="archive", Key="k")
+
+
+def test_a_put_passes_the_limit_of_the_bandwidth(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small bodies count too."""
+    taken: list[int] = []
+
+    def take(_: Allowance, size: int) -> int:
+        taken.append(size)
+        return size
+
+    monkeypatch.setattr(Allowance, "take", take)
+    clients: Any = open_clients(Connection(), 5, 4, Allowance())
+    fake.answers = [ok()]
+    clients[1].put_object(Bucket="archive", Key="k", Body=b"content", ContentLength=7)
+    assert sum(taken) == 7
+    for client in clients:
+        client.close()
+
+
+def test_the_sdk_rehearses_once(direct: DirectCalls, fake: FakeServer) -> None:
+    """For each operation and bucket: it costs more than a request."""
+    signed: list[str] = []
+    direct.meta.events.register("before-sign.s3", lambda request, **_: signed.append(request.url))
+    fake.answers = [ok()]
+    for bucket in ("archive", "archive", "other", "archive"):
+        direct.head_object(Bucket=bucket, Key="k")
+    assert len(signed) == 2
+    assert len(fake.requests) == 4
+
+
+def test_a_response_that_is_not_of_s3_is_not_requested_again(direct: DirectCalls, fake: FakeServer) -> None:
+    """As by the SDK: a web page is one until its server is mended."""
+    fake.answers = [answer("200 OK", b"<html></html>")]
+    with pytest.raises(ResponseParserError):
+        direct.list_objects_v2(Bucket="archive")
+    assert len(fake.requests) == 1
