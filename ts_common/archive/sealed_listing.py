@@ -19,6 +19,7 @@ from ts_common.store.contract import KeyRange, ObjectInfo, ObjectStore
 log = structlog.get_logger()
 
 KEYS_BEFORE_SEALS: Final = 500
+_MOST_UNUSABLE: Final = 64  # retention leaves a few; a forged `seal.json` can name tens of thousands
 
 
 def list_unsealed(
@@ -66,8 +67,16 @@ def _read_sealed(
     if found is None or found.lineage != commit.lineage:
         return []
     by_name = {each.name: each for each in known}
-    read = (by_name.get(each.name) or _read_object(store, keys, each.name) for each in found.sealed)
-    return [each for each in read if each is not None and _is_of(each, commit)]
+    usable: list[SealedObject] = []
+    unusable = 0
+    for each in found.sealed:
+        sealed = by_name.get(each.name) or _read_object(store, keys, each.name)
+        if sealed is not None and _is_of(sealed, commit):
+            usable.append(sealed)
+        elif (unusable := unusable + 1) == _MOST_UNUSABLE:
+            log.warning("sealed_ranges_unusable", key=keys.seal_json, reason=f"it names {unusable} unusable objects")
+            break
+    return usable
 
 
 def _read_object(store: ObjectStore, keys: PartitionKeys, name: str) -> SealedObject | None:

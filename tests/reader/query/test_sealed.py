@@ -258,6 +258,18 @@ def test_a_forged_list_of_ranges_is_not_used(archive: MadeArchive, changes: dict
     assert not is_used(archive)
 
 
+def test_a_forged_list_of_thousands_of_ranges_costs_few_requests(archive: MadeArchive) -> None:
+    """A good range before them is used, and what follows is listed."""
+    keys = archive.partition("t")
+    found = SealJson.read(archive.store, keys.seal_json)
+    assert found is not None
+    missing = [SealedRange(at, at + 1, f"{at}-{at + 1}.00000000.seal") for at in range(12, 10_012)]
+    rewritten(archive, sealed=(*found.sealed, *missing))
+    with looking_for_seals(1) as read:
+        assert is_used(archive)
+    assert len(read) < 100
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"TSSC\x01"], ids=str)
 def test_a_damaged_object_is_not_used(archive: MadeArchive, content: bytes) -> None:
     """Neither the list of ranges, nor a sealed object."""
