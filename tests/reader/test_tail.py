@@ -326,6 +326,20 @@ def test_a_pack_that_was_deleted_meanwhile_makes_the_reader_begin_again(archive:
     assert len(commits) == 2
 
 
+def test_an_index_that_lost_an_object_ends_the_view_at_the_next_offset(archive: ScannedArchive) -> None:
+    """No agent may be left that ships again, after the loss of a cluster; closed segments are shown all the same."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (100, 110)))
+    tail.merge(moves_index=True)
+    assert archive.offsets() == list(range(110))
+    archive.store.delete([tail.key(tail.entries[0].object)])
+    with capture_logs() as logs:
+        assert archive.offsets() == list(range(100))
+    assert any("the view ends at the next offset" in f"{each}" for each in logs)
+    assert [info.end for info in archive.opened.partitions("t")] == [100]
+
+
 NOON = 100_000_000
 MARGIN = 300_000
 

@@ -78,6 +78,7 @@ _MAX_OFFSET = (1 << 63) - 1
 _BELOW_EPOCHS = -2  # of the plain name; magic 0 and 1 have the epoch -1
 
 _PACK = re.compile("[0-9a-f]{12}")
+_MERGED = re.compile(r"merged/[0-9]{1,15}-[0-9a-f]{1,32}")
 _SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})"
     r"(?:\.e(?P<epoch>-1|0|[1-9][0-9]{0,9})\.(?P<crc>[0-9a-f]{8})(?:\.r(?P<repair>[1-9][0-9]{0,3}))?)?"
@@ -123,6 +124,11 @@ def pack_number(name: str) -> int | None:
     if len(name) != len(PACKS_DIRECTORY) + len(digits) or not _PACK.fullmatch(digits):
         return None
     return MAX_PACK - int(digits, 16)
+
+
+def is_tail_object(name: str) -> bool:
+    """Return whether an agent gives an object of its log of packs this name, below the log."""
+    return pack_number(name) is not None or _MERGED.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)

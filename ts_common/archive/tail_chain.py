@@ -42,7 +42,8 @@ class TailEntry(NamedTuple):  # an agent makes thousands a second, and a datacla
         crc32c: of the batches.
         epochs: (epoch, first offset) wherever the epoch of the batches changes.
         stable: the last stable offset of a log that ends at `end`.
-        aborted: the aborted transactions whose marker is in it; None if the log does not show where one of them began.
+        aborted: the aborted transactions whose marker is in it; None if the log does not show where one of them began,
+            or there are many.
         records: number of records, with control records; None if only decompression yields it.
         time_max: greatest timestamp of a record, ms since the epoch; None if no record has one.
     """

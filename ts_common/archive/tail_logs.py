@@ -30,7 +30,7 @@ from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore
 
 NOTHING_READ: Final[Mapping[str, "Index"]] = MappingProxyType({})
-_MAX_OBJECTS: Final = 8  # whose indexes continue each other: far more entries than an agent keeps
+MAX_OBJECTS: Final = 16  # whose indexes continue each other; an agent puts no more
 _ATTEMPTS: Final = 3
 
 
@@ -147,10 +147,10 @@ class TailLogs:
         """Return the chain of a partition, or the sentence about a damaged one; neither for a commit without a tail.
 
         Args:
-            again: reads the commit again. It is called if a merge deleted a pack meanwhile.
+            again: reads the commit again. It is called if a merge deleted a pack meanwhile. No merge does so in each
+                attempt: then the pack is lost, which is damage.
 
         Raises:
-            ObjectNotFound: packs were deleted in each attempt.
             NewerFormat: a later release wrote a pack.
             StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         """
@@ -160,11 +160,9 @@ class TailLogs:
                 break
             try:
                 return tails.chain(keys, commit), None
-            except CorruptData as error:
-                return None, f"{keys.partition}: the view ends at the next offset: {error}"
-            except ObjectNotFound:
-                if attempt + 1 == _ATTEMPTS:
-                    raise
+            except (CorruptData, ObjectNotFound) as error:
+                if isinstance(error, CorruptData) or attempt + 1 == _ATTEMPTS:
+                    return None, f"{keys.partition}: the view ends at the next offset: {error}"
             commit, tails = again(), TailLogs(self._store, self._keys)
         return None, None
 
@@ -207,14 +205,14 @@ def read_indexes(
     prefix, name = keys.tail(log), begin
     if name is None and (newest := newest_pack(store, keys, log)) is not None:
         name = newest.key.removeprefix(prefix)
-    for _ in range(_MAX_OBJECTS):
+    for _ in range(MAX_OBJECTS):
         if name is None:
             return
         index = known.get(name) or _index(store, log, prefix, name)
         yield index
         name = index.head.before
     if name is not None:
-        raise CorruptData(f"{prefix}: more than {_MAX_OBJECTS} indexes continue each other")
+        raise CorruptData(f"{prefix}: more than {MAX_OBJECTS} indexes continue each other")
 
 
 def _index(store: ObjectStore, log: str, prefix: str, name: str) -> Index:

@@ -43,6 +43,7 @@ from typing import Any, Final, NamedTuple
 from awscrt.checksums import crc32c
 
 from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.archive.object_keys import is_tail_object
 from ts_common.archive.packed import column_bytes, column_of, unpack_exactly
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.errors import CorruptData
@@ -54,6 +55,7 @@ from ts_common.json_objects import (
     decoding,
     parse_json,
     rows,
+    shown,
     text,
     whole_number,
 )
@@ -62,7 +64,8 @@ HEADER_BYTES: Final = 64 << 10
 INDEX_BYTES: Final = 256 << 10
 BLOCK_BYTES: Final = 1 << 20  # unpacked
 MAX_BLOCK_ROWS: Final = 2048
-MAX_BLOCKS: Final = 32  # equal rows need next to nothing, and each is an object in a reader's memory
+MAX_BLOCKS: Final = 16  # equal rows need next to nothing, and each is an object in a reader's memory
+MOST_ABORTED: Final = 32  # of an entry: with more it names none, and readers find them by the markers in its batches
 _MAGIC: Final = b"TSPK\x01"
 _PREFIX: Final = len(_MAGIC) + 8
 HEAD_BYTES: Final = _PREFIX + HEADER_BYTES + INDEX_BYTES  # the header and the index are within these
@@ -72,6 +75,7 @@ _COLUMNS: Final = (
     *("crc32c", "unstable", "compacted", "later", "epochs", "aborted"),
 )
 _WIDTH: Final = 8
+_NAMES_BYTES: Final = 1024  # of the JSON text of a block, without directories and objects
 _EXPECTED: Final = "a pack"
 
 
@@ -147,8 +151,7 @@ def encode_pack(head: PackHead, entries: Iterable[TailEntry], batches: Sequence[
     """
     ordered = sorted(entries, key=attrgetter("directory", "start", "end", "epoch"))
     blocks, bodies = list[Block](), list[bytes]()
-    for at in range(0, len(ordered), MAX_BLOCK_ROWS):
-        part = ordered[at : at + MAX_BLOCK_ROWS]
+    for part in _parts(ordered):
         content = _encoded(part)
         body = zlib.compress(content)
         blocks.append(Block(part[0].directory, part[0].start, len(body), len(content), crc32c(body)))
@@ -194,10 +197,17 @@ def decode_head(data: bytes, key: str) -> PackHead:
             whole_number(fields["n"]),
             text(fields["nonce"]),
             whole_number(fields["time"]),
-            None if fields["before"] is None else text(fields["before"]),
+            None if fields["before"] is None else _name(fields["before"]),
             blocks,
             _PREFIX + length,
         )
+
+
+def _name(value: object) -> str:
+    """Return the name of an object; another name would lead out of the log, or no store would accept it."""
+    if not is_tail_object(name := text(value)):
+        raise ValueError(f"{shown(name)} is no object of a log")
+    return name
 
 
 def _block(value: object) -> Block:
@@ -253,7 +263,7 @@ def _rows(
 ) -> Iterator[TailEntry]:
     """Yield the rows of a block; each number is bounded."""
     directories = [text(each) for each in rows(named["directories"])]
-    objects = [own if each == "" else (text(each), 0) for each in rows(named["objects"])]
+    objects = [own if each == "" else (_name(each), 0) for each in rows(named["objects"])]
     starts = _absolute(columns["directory"], columns["skipped"], columns["offsets"])
     positions = _absolute(columns["object"], columns["apart"], columns["length"])
     pair = triple = time = 0
@@ -328,6 +338,22 @@ def _epochs(flat: Sequence[int], start: int, end: int) -> tuple[tuple[int, int],
 def _aborted(flat: Sequence[int], end: int) -> Iterator[Aborted]:
     for producer, first, last in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
         yield Aborted(producer, whole_number(first, 0, whole_number(last, 0, end - 1)), last)
+
+
+def _parts(entries: Iterable[TailEntry]) -> Iterator[list[TailEntry]]:
+    """Yield the entries of each block: rows can have many epochs."""
+    part: list[TailEntry] = []
+    size = 0
+    for entry in entries:
+        numbers = len(_COLUMNS) + 2 * len(entry.epochs) + 3 * len(entry.aborted or ())
+        own = numbers * _WIDTH + len(json.dumps([entry.directory, entry.object]))
+        if part and (size + own > BLOCK_BYTES - _NAMES_BYTES or len(part) == MAX_BLOCK_ROWS):
+            yield part
+            part, size = [], 0
+        part.append(entry)
+        size += own
+    if part:
+        yield part
 
 
 def _encoded(entries: Sequence[TailEntry]) -> bytes:

@@ -25,7 +25,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.sealed_ranges import listed_of
 from ts_common.archive.view import open_view, without_commit
-from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics.lost import LASTING, Lost, code_of
 from ts_endpoint.topics.snapshots import Snapshot, with_tail
@@ -273,7 +273,7 @@ class Partition:
         assert isinstance(commit, Commit) and self._tails is not None  # noqa: S101, PT018  (it names logs)
         try:
             return with_tail(closed, self._tails.logs.chain(self.keys, commit))
-        except CorruptData as error:
+        except (CorruptData, ObjectNotFound) as error:
             why = f"{self.keys.partition}: the view ends at the next offset: {error}"
             view = replace(closed.view, warning="; ".join(filter(None, (closed.view.warning, why))))
             return Snapshot(view, closed.epoch, closed.steps, closed)

@@ -20,7 +20,7 @@ import structlog
 from ts_common.archive.commit import Live
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.tail_logs import TailLogs
-from ts_common.errors import CorruptData, TieredStorageError
+from ts_common.errors import CorruptData, ObjectNotFound, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.contract import in_lots
 
@@ -87,7 +87,7 @@ class FollowedLog:
 
         Raises:
             NewerFormat: a later release wrote the newest pack.
-            ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+            StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._looks.append(done)
@@ -133,7 +133,8 @@ class FollowedLog:
         read = partial(self._logs.advance, self._name, lists=lists)
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._threads, read)
-        except CorruptData as error:  # what was read before counts; without that, the chain of a partition reports it
+        except (CorruptData, ObjectNotFound) as error:
+            # What was read before counts; without that, the chain of a partition reports it.
             if str(error) != self._damage:
                 log.warning("tail_damaged", log=self._name, reason=str(error))
             self._damage = str(error)

@@ -95,7 +95,7 @@ class LiveEnds:
             again: as of `TailLogs.continuing`; what it returned last is the commit that counts.
 
         Raises:
-            ObjectNotFound, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `TailLogs.continuing`.
+            NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `TailLogs.continuing`.
         """
         read: _Commit = commit
 

@@ -22,6 +22,7 @@ class TailState:
         lag_seconds: since when the oldest record is acknowledged that no pack has, of the others; 0 without one.
         newest: when the high watermarks of the newest pack were requested, seconds since the epoch; None before it.
         undeleted: why merged packs are not deleted; empty while they are.
+        unmerged: why packs are not merged; empty while they are.
     """
 
     log: str
@@ -34,12 +35,15 @@ class TailState:
     lag_seconds: float = 0.0
     newest: float | None = None
     undeleted: str = ""
+    unmerged: str = ""
 
     @property
     def late(self) -> str | None:
         """Why it is late, one sentence; None if it is not."""
         if self.failing and self.failing_seconds >= LATE_SECONDS:
             return f"each round of log {self.log} fails for {self.failing_seconds:.0f} s: {self.failing}"
+        if self.unmerged:
+            return f"packs of log {self.log} are not merged, so no index has room for more soon: {self.unmerged}"
         if self.denied:
             return f"the broker's checkpoints count, some five seconds late, because {self.denied}"
         if self.lag_seconds >= LATE_SECONDS:

@@ -58,8 +58,7 @@ class Adoption:
             if now - since >= _AFTER_SECONDS and end is not None and each.partition not in self._adopted:
                 start = each.own.commit.next_offset
                 until = max(end, _begin(each.own.commit))
-                live = LiveLog(each.directory, each.epoch, start)
-                self._adopted[each.partition] = _Adopted(each, live, start, until)
+                self._adopted[each.partition] = _Adopted(each, each.log_from(start), start, until)
         for partition in self._adopted.keys() - self._since.keys():
             del self._adopted[partition]
 

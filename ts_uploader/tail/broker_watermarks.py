@@ -67,6 +67,7 @@ class ClientHighWatermarks:
         found: dict[TopicPartition, int] = {}
         for first in range(0, len(wanted), _AT_ONCE):
             found |= self._request(wanted[first : first + _AT_ONCE])
+        self._known |= found  # not before all have answered: after an error the caller gets none of them
         self._moving = {name: left - 1 for name, left in self._moving.items() if left > 1 or name in found}
         self._moving |= dict.fromkeys(found, _MOVING)
         return found
@@ -101,13 +102,11 @@ class ClientHighWatermarks:
             self._client = None
             raise NoAnswer(f"no high watermarks by librdkafka: {answer.away}")
         self.denied = (self.denied - {name.topic for name in wanted}) | answer.denied
-        found = {
+        return {
             name: offset
             for name, offset in answer.offsets.items()
             if answer.epochs[name] == self._epochs.get(name) and offset != self._known.get(name)
         }
-        self._known |= found
-        return found
 
 
 class BrokerWatermarks:

@@ -49,6 +49,7 @@ class LedPartition:
     since: float | None = None
     is_beginning: bool = True
     _log: LiveLog | None = None
+    _known: LiveLog | None = None  # while the chain has to be read: the log as it was read before
 
     @property
     def end(self) -> int | None:
@@ -68,13 +69,21 @@ class LedPartition:
         following = own.commit.next_offset
         is_other = before is None or before.commit.next_offset > following or before.keys != own.keys
         if before is None or is_other or own.commit.lineage != before.commit.lineage:
-            self._log = None
+            self._log = self._known = None
         elif self._log is not None and following > self._log.end:
             self.continue_at(following)
 
     def continue_at(self, end: int | None) -> None:
         """Begin the next entry at an offset; None: where the chain ends, which has to be read."""
-        self._log = None if end is None else LiveLog(self.directory, self.epoch, end)
+        known, self._known, self._log = self._log or self._known, None, None
+        if end is None:
+            self._known = known
+        else:
+            self._log = known if known is not None and known.moves_to(end) else self.log_from(end)
+
+    def log_from(self, start: int) -> LiveLog:
+        """Return its log from an offset on."""
+        return LiveLog(self.directory, self.identity, self.epoch, start)
 
     def read(self, most: int) -> Piece | None:
         """Return the next batches, as `LiveLog.read` does. After an error the log is opened again."""
@@ -83,7 +92,7 @@ class LedPartition:
         try:
             return self._log.read(self.high, most)
         except BaseException:
-            self.continue_at(self._log.end)
+            self._log = self.log_from(self._log.end)
             raise
 
     def take(self, piece: Piece) -> None:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from awscrt.checksums import crc32c
 
 from ts_common.archive.tail_chain import Aborted
+from ts_common.archive.tail_pack import MOST_ABORTED
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
@@ -65,7 +66,8 @@ class Piece(NamedTuple):
         crc32c: of all of them.
         epochs: (epoch, first offset) wherever the epoch of the batches changes.
         stable: the last stable offset of a log that ends at `end`.
-        aborted: the aborted transactions whose marker is in it; None if the log does not show where one of them began.
+        aborted: the aborted transactions whose marker is in it; None if the log does not show where one of them began,
+            or there are more than `MOST_ABORTED`.
         records: with control records, by the headers of the batches.
         time_max: greatest timestamp, ms since the epoch; None if no batch has one.
         after: where the next reading begins.
@@ -135,7 +137,7 @@ class _Reading:
         if not self.size:
             return None
         self._keep()
-        end, crc = self.place.end, 0
+        end, crc, aborted = self.place.end, 0, self._aborted
         for data in self._data:
             crc = crc32c(data, crc)
         return Piece(
@@ -146,7 +148,7 @@ class _Reading:
             crc,
             tuple(self._epochs),
             min(self._open.values(), default=end),
-            None if self._aborted is None else tuple(self._aborted),
+            None if aborted is None or len(aborted) > MOST_ABORTED else tuple(aborted),
             self._records,
             None if self._time_max == NO_TIMESTAMP else self._time_max,
             self.place._replace(open=self._open),
@@ -158,15 +160,19 @@ class LiveLog:
 
     Args:
         directory: its live name.
+        identity: device and inode of the directory. If a topic is created again, another one has the name, and can have
+            the epoch.
         epoch: leader epoch of the leadership.
         start: where the first piece begins.
     """
 
-    def __init__(self, directory: Path, epoch: int, start: int) -> None:
+    def __init__(self, directory: Path, identity: tuple[int, int], epoch: int, start: int) -> None:
         self._directory = directory
+        self._identity = identity
         self._epoch = epoch
         self._start = start
         self._place: _Place | None = None
+        self._read_to: _Place | None = None  # by the last piece
         self._checked: object = None  # the mark of the leader epoch checkpoint that was read
 
     @property
@@ -177,6 +183,16 @@ class LiveLog:
     def take(self, piece: Piece) -> None:
         """Continue after a piece, which the store has."""
         self._place = piece.after
+
+    def moves_to(self, end: int) -> bool:
+        """Continue at an offset; return False if it is neither the beginning nor the end of the last piece.
+
+        To find another place, the headers of up to a whole file are read.
+        """
+        place = next((each for each in (self._place, self._read_to) if each is not None and each.end == end), None)
+        if place is not None:
+            self._place = place
+        return place is not None
 
     def read(self, high_watermark: int, most: int) -> Piece | None:
         """Return the batches from `end` on; None if no whole one is below the high watermark.
@@ -200,7 +216,13 @@ class LiveLog:
             pass
         if mark is None or epochs_mark(self._directory) != mark:
             raise SegmentChanged(f"{self._directory}: its leader epoch checkpoint changed during the reading")
-        return reading.finished(place.end)
+        status = os.stat(self._directory)  # noqa: PTH116  (a Path costs as much again)
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise SegmentChanged(f"{self._directory}: another directory has this name now; the topic was created again")
+        self._place, piece = place, reading.finished(place.end)
+        if piece is not None:
+            self._read_to = piece.after
+        return piece
 
     def _check_epoch(self) -> None:
         last = last_epoch_of(self._directory)

@@ -20,8 +20,8 @@ from typing import Final
 from awscrt.checksums import crc32c
 
 from ts_common.archive.object_keys import ClusterKeys, pack_number
-from ts_common.archive.tail_chain import TailEntry
-from ts_common.archive.tail_pack import HEAD_BYTES, PackHead, encode_pack
+from ts_common.archive.tail_chain import Aborted, TailEntry
+from ts_common.archive.tail_pack import HEAD_BYTES, MOST_ABORTED, PackHead, encode_pack
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
 from ts_uploader.tail.pack_log import Level, PackLog, nonce
@@ -236,6 +236,7 @@ class Merger:
         except CorruptData:
             if len(rows) == 1:
                 raise
+            rows = sorted(rows, key=attrgetter("directory", "start"))  # a directory is named in few of them
             half = len(rows) // 2
             rest = self._put_index(plan, merged, rows[half:], before)
             return *self._put_index(plan, merged, rows[:half], rest[0]), *rest
@@ -421,7 +422,12 @@ def _joined(group: _Group, place: int, spool: _Spool) -> TailEntry:
     epochs: list[tuple[int, int]] = []
     for row in group:
         epochs += row.epochs[1:] if epochs and row.epochs and epochs[-1][0] == row.epochs[0][0] else row.epochs
-    aborted, records = [row.aborted for row in group], [row.records for row in group]
+    aborted: list[Aborted] | None = []
+    for row in group:
+        aborted = None if aborted is None or row.aborted is None else [*aborted, *row.aborted]
+        if aborted is not None and len(aborted) > MOST_ABORTED:
+            aborted = None
+    records = [row.records for row in group]
     times = [row.time_max for row in group if row.time_max is not None]
     length = sum(row.length for row in group)
     return group[-1]._replace(
@@ -431,7 +437,7 @@ def _joined(group: _Group, place: int, spool: _Spool) -> TailEntry:
         length=length,
         crc32c=spool.checksum(place, length),
         epochs=tuple(epochs),
-        aborted=None if None in aborted else tuple(each for some in aborted for each in some or ()),
+        aborted=None if aborted is None else tuple(aborted),
         records=None if None in records else sum(each or 0 for each in records),
         time_max=max(times, default=None),
     )

@@ -43,6 +43,7 @@ log = structlog.get_logger()
 
 _PACK_BYTES: Final = 8 << 20
 _BEGINNING_BYTES: Final = 4 << 20  # of a pack, for partitions that have never reached their high watermark
+_READING_SECONDS: Final = 1.0  # then a pack has what was read: the place in a log can be far behind its beginning
 _CHANGING_SECONDS: Final = 60.0
 _ADOPTED_BYTES: Final = 1 << 20  # of a pack, for what former leaderships shipped
 _ROWS: Final = 15_000  # of all packs: above that a merge is waited for, as an index has no room for many more
@@ -119,7 +120,7 @@ class TailShipper:
         self._is_read = False
         self._most_rows = _ROWS
         self._unreadable = 0  # readings of the log in a row
-        self._lost: dict[TopicPartition, int] = {}  # readings of a chain in a row that lacked an object
+        self._lost: dict[TopicPartition, int] = {}  # readings of a chain in a row that failed
         self._changing: dict[TopicPartition, float] = {}  # since when a partition's files change at each reading
         self._again: dict[TopicPartition, float] = {}  # partitions with an error: when they are read again
         self._denied, self._denied_until = "", 0.0
@@ -143,6 +144,7 @@ class TailShipper:
             failing_seconds=round(now - self._failing_since, 3) if self._failing else 0.0,
             newest=self._requested,
             undeleted=self._upkeep.undeleted,
+            unmerged=self._upkeep.unmerged,
         )
 
     def run(self) -> None:
@@ -280,9 +282,10 @@ class TailShipper:
                 continue
             try:
                 led.continue_at(logs.chain(led.own.keys, led.own.commit).end)
-            except (CorruptData, ObjectNotFound) as error:
+            except (CorruptData, ObjectNotFound, OperatorError) as error:
+                # Also what a later release wrote into another agent's log, or this identity may not read of it.
                 lost = self._lost[led.partition] = self._lost.get(led.partition, 0) + 1
-                if isinstance(error, ObjectNotFound) and lost < _ANEW_AFTER:
+                if not isinstance(error, CorruptData) and lost < _ANEW_AFTER:
                     continue  # an object was deleted meanwhile: the next round begins again
                 self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
                 log.warning("tail_damaged", message="shipped again", partition=str(led.partition), error=str(error))
@@ -294,12 +297,15 @@ class TailShipper:
         """Return the batches of the next pack, and whether it has no room for more that waits."""
         pieces: list[tuple[LedPartition, Piece]] = []
         left, of_beginning, more, room = _PACK_BYTES, _BEGINNING_BYTES, False, self._room
+        begun = time.monotonic()
         for led in _in_order(self._led.waiting.values()):
             most = min(left, of_beginning) if led.is_beginning else left
             if led.end is None or now < self._again.get(led.partition, 0.0):
                 continue
             if most <= 0 or len(pieces) >= room:
                 return pieces, most <= 0
+            if pieces and time.monotonic() - begun > _READING_SECONDS:
+                return pieces, True
             piece = self._piece(led, most, now)
             if piece is not None:
                 pieces.append((led, piece))

@@ -16,6 +16,7 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys, partition_of
 from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_logs import MAX_OBJECTS
 from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.store_health import failure_reason
@@ -23,11 +24,12 @@ from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.merging import DamagedEntries, Merged, MergePlan, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
-from ts_uploader.tail.pack_log import GRACE_SECONDS, PackLog, boot_seconds
+from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, Level, PackLog, boot_seconds
 
 log = structlog.get_logger()
 
 _AGAIN_SECONDS: Final = 30.0  # after a merge that failed
+_FULL_AGAIN_SECONDS: Final = 300.0  # what it copied was of no use
 _DAMAGED_TWICE: Final = 2
 _DELETE_AGAIN_SECONDS: Final = 300.0
 _PUBLISH_SECONDS: Final = 60.0  # after a merge, if no record arrives
@@ -41,6 +43,7 @@ class Upkeep:
 
     Attributes:
         undeleted: why objects are not deleted; empty while they are.
+        unmerged: why the last merge failed; empty if it did not.
 
     Args:
         packs: the log.
@@ -70,7 +73,7 @@ class Upkeep:
         self._damaged: dict[TailEntry, int] = {}  # how often a merge found other batches than those of the index
         self._left_out: set[str] = set()  # directories that a merge left damaged entries out of
         self._tried: dict[str, float] = {}  # when the commit of a directory that is led elsewhere was last requested
-        self.undeleted = ""
+        self.undeleted = self.unmerged = ""
 
     def finish(self) -> None:
         """Use a merge that has ended."""
@@ -126,9 +129,16 @@ class Upkeep:
             log.warning("tail_not_deleted", message="repeated", log=self._packs.name, error=str(error))
 
     def _take_merged(self, plan: MergePlan, merged: Merged, error: Exception | None) -> None:
+        if error is None and (needed := _indexes(merged.levels)) > MAX_OBJECTS:
+            error = IndexFull(
+                f"the index of its entries needs {needed} objects, and readers accept {MAX_OBJECTS}: give some topics "
+                "a log of their own (`tail.group`), or let their segments close earlier (`segment.bytes`, `segment.ms`)"
+            )
+        self.unmerged = "" if error is None else f"{error}"
         if error is not None or plan.reads != self._packs.reads:
             self._packs.abandon(merged.made)
-            self._merge_from = time.monotonic() + _AGAIN_SECONDS
+            is_full = isinstance(error, IndexFull)
+            self._merge_from = time.monotonic() + (_FULL_AGAIN_SECONDS if is_full else _AGAIN_SECONDS)
         if isinstance(error, DamagedEntries):  # another reading shows whether the store or the way is at fault
             self._merge_from = 0.0
             for entry in error.entries:
@@ -184,6 +194,11 @@ class Upkeep:
             self._needed.note(name, commit)
         if error is not None:
             log.warning("tail_commits_not_read", message="repeated", log=self._packs.name, error=str(error))
+
+
+def _indexes(levels: Sequence[Level]) -> int:
+    """Return the number of objects whose indexes continue each other: two of packs, and those of the levels."""
+    return 2 + sum(len(level.heads) for level in levels if level.rows)
 
 
 class _Work:

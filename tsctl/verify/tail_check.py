@@ -14,7 +14,7 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import LOG_NAME, Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.high_watermarks import End
-from ts_common.archive.object_keys import PACKS_DIRECTORY, TAIL_DIRECTORY, ClusterKeys, PartitionKeys, pack_number
+from ts_common.archive.object_keys import TAIL_DIRECTORY, ClusterKeys, PartitionKeys, is_tail_object
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.tail_chain import Chain
 from ts_common.archive.tail_logs import TailLogs, read_indexes, tail_ranges
@@ -36,7 +36,6 @@ from tsctl.verify.finding_kinds import (
 from tsctl.verify.findings import Finding
 from tsctl.verify.segment_check import Depth
 
-_MERGED: Final = re.compile(r"merged/[0-9]{1,15}-[0-9a-f]{1,32}")
 _ATTEMPTS: Final = 3
 
 
@@ -181,7 +180,7 @@ class TailCheck:
         """Yield the findings on one log; its objects were listed before its newest pack is read."""
         prefix, where = self.keys.tail(log), f"tail/{log}"
         names = {info.key.removeprefix(prefix): info for info in listed}
-        strange = [info for name, info in names.items() if not _is_own(name)]
+        strange = [info for name, info in names.items() if not is_tail_object(name)]
         yield from _foreign(log, strange)
         try:
             used = OPERATION_POLICY(lambda: set(_names_in(self.store, self.keys, log)))
@@ -192,7 +191,11 @@ class TailCheck:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else TAIL_DAMAGED
             yield Finding(kind, where, str(error), _key_of(error))
             return
-        left = [info for name, info in names.items() if _is_own(name) and name not in used and info.modified < self.old]
+        left = [
+            info
+            for name, info in names.items()
+            if is_tail_object(name) and name not in used and info.modified < self.old
+        ]
         if left:
             size = sum(info.size for info in left)
             detail = f"{counted(len(left), 'object')}, {counted(size, 'byte')}; the first is {left[0].key}"
@@ -204,10 +207,6 @@ def _names_in(store: ObjectStore, keys: ClusterKeys, log: str) -> Iterator[str]:
     for index in read_indexes(store, keys, log):
         yield index.name
         yield from (entry.object for entry in index.entries())
-
-
-def _is_own(name: str) -> bool:
-    return (name.startswith(PACKS_DIRECTORY) and pack_number(name) is not None) or _MERGED.fullmatch(name) is not None
 
 
 def _foreign(log: str, found: Iterable[ObjectInfo]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from ts_common.archive.tail_pack import (
     HEAD_BYTES,
     INDEX_BYTES,
     MAX_BLOCK_ROWS,
+    MOST_ABORTED,
     PackHead,
     decode_block,
     decode_head,
@@ -160,6 +161,18 @@ def test_a_later_version_is_no_damage() -> None:
         decode_head(data[:4] + b"\x02" + data[5:], "k")
 
 
+def test_rows_with_many_transactions_are_in_more_blocks() -> None:
+    """A block of as many rows as usual would be larger than readers accept, and no pack could be put."""
+    aborted = tuple(Aborted(9, n, n + 1) for n in range(0, 2 * MOST_ABORTED, 2))
+    index = [
+        ENTRY._replace(start=n, end=n + 100, epochs=((5, n),), stable=n, aborted=aborted, records=1)
+        for n in range(3000)
+    ]
+    data = encode_pack(HEAD, index, [])
+    assert len(decode_head(data, "k").blocks) > 2
+    assert [(each.start, each.aborted) for each in read(data)] == [(each.start, aborted) for each in index]
+
+
 def test_a_reader_of_one_partition_reads_the_blocks_that_can_have_it() -> None:
     """Blocks are named by their first rows; a partition can begin in the middle of one and fill several."""
     index = [
@@ -206,6 +219,18 @@ def test_the_newest_pack_is_listed_first(number: int) -> None:
 def test_another_name_is_no_pack(name: str) -> None:
     """A listing can have objects that no agent wrote."""
     assert pack_number(name) is None
+
+
+@pytest.mark.parametrize("name", ["../2/packs/ffffffffffff", "packs/../../x", "a\x00", "", "merged/1-", "merged/1-0/x"])
+def test_an_index_names_no_object_that_no_agent_writes(name: str) -> None:
+    """Such a name would lead out of the log, or no store would accept it."""
+    head = encode_pack(PackHead("1", 7, "n", 1, name), (), ())
+    with pytest.raises(CorruptData, match="is no object of a log"):
+        decode_head(head, "k")
+    if name:  # the object itself
+        row = TailEntry("t-0", 1, 0, 1, name, 0, 1, 0, ((1, 0),), 1, (), 1, 1)
+        with pytest.raises(CorruptData, match="is no object of a log"):
+            read(encode_pack(PackHead("1", 7, "n", 1), [row], ()))
 
 
 def test_a_log_of_packs_is_below_the_cluster() -> None:

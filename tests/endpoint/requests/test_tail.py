@@ -414,6 +414,25 @@ def test_a_damaged_pack_ends_the_view_at_the_next_offset(archive: MadeArchive) -
     served(archive, work)
 
 
+def test_an_index_that_lost_an_object_ends_the_view_at_the_next_offset(archive: MadeArchive) -> None:
+    """Closed segments are served, before and after the log was read whole."""
+    tail = MadeTail(archive)
+    tail.put(made(archive, (50, 55)))
+    tail.merge(moves_index=True)
+    lost = tail.key(tail.entries[0].object)
+    body = archive.store.get(lost)[0]
+    archive.store.delete([lost])
+
+    async def work(endpoint: Served) -> None:
+        assert (await fetch(endpoint, "t", 50, max_wait=0.0)).values["high_watermark"] == 50
+        assert len(await read_all(endpoint, "t")) == 50
+        archive.store.put(lost, body)
+        while (await list_offset(endpoint, "t", -1))["offset"] != 55:
+            await asyncio.sleep(0.01)
+
+    served(archive, work, refresh_seconds=0.0)
+
+
 def test_damaged_batches_make_a_client_wait_until_a_segment_has_them(archive: MadeArchive) -> None:
     """The view ends before a damaged entry, as if the leader had not shipped it yet."""
     tail = MadeTail(archive)

@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, TOKEN
 from tests.uploader.leadership.kraft_records import records
+from ts_common.broker_connection.connection import NoAnswer
 from ts_common.config.cluster_config import ClusterConfig, parse_config
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
+from ts_uploader.leadership.kraft.broker_client import Latest
 from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.tail.broker_watermarks import BrokerWatermarks
+from ts_uploader.tail import broker_watermarks
+from ts_uploader.tail.broker_watermarks import BrokerWatermarks, ClientHighWatermarks
 from ts_uploader.tracking.backlog import Backlog
 
 _CLIENT = "ts.segment.uploader.kafka.client."
@@ -62,3 +66,26 @@ def test_a_mechanism_that_neither_way_has_is_an_error(secured_kraft: LocalCluste
     with pytest.raises(ConfigurationError, match="librdkafka rejects") as raised:
         requests.request({TopicPartition("t", 0): 0})
     assert PASSWORD not in str(raised.value)
+
+
+def test_an_answer_is_returned_later_if_another_one_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions are requested in lots. The high watermark may move no more, and records would wait for it."""
+    monkeypatch.setattr(broker_watermarks, "_AT_ONCE", 1)
+    names = [TopicPartition("t", number) for number in range(2)]
+    asked: list[TopicPartition] = []
+
+    class Client:
+        def latest(self, wanted: list[TopicPartition]) -> Latest:
+            asked.extend(wanted)
+            return Latest(
+                dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 7), frozenset(), "" if len(asked) != 2 else "no"
+            )
+
+        def close(self, _: float) -> None:
+            """Nothing runs."""
+
+    requests = ClientHighWatermarks(cast("Any", Client), dict)
+    epochs = dict.fromkeys(names, 0)
+    with pytest.raises(NoAnswer):
+        requests.request(epochs)
+    assert requests.request(epochs) == dict.fromkeys(names, 7)

@@ -13,6 +13,7 @@ from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker
 from tests.uploader.log_dirs.test_broker_files import snapshot
 from ts_common.archive.tail_chain import Aborted
+from ts_common.archive.tail_pack import MOST_ABORTED
 from ts_common.broker_connection.security import security_of
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.checkpoints import encode_leader_epoch_checkpoint
@@ -34,7 +35,7 @@ def test_the_pieces_of_a_log_are_the_log_that_is_written_meanwhile(cluster: Loca
     ended = threading.Event()
     writer = threading.Thread(target=write, args=(cluster, ended))
     pieces: list[Piece] = []
-    log = LiveLog(directory, 0, 0)
+    log = live_log(directory, 0, 0)
     answers = HighWatermarks(lambda: security_of({"bootstrap.servers": cluster.brokers[1].bootstrap}))
     with closing(answers):
         wait_for(lambda: T in answers.request({T: 0}), "the leader's high watermark", SECONDS)
@@ -55,7 +56,7 @@ def test_the_pieces_of_a_log_are_the_log_that_is_written_meanwhile(cluster: Loca
     assert {(each.producer_id, each.first, each.last) for each in aborted} == entries_of(directory)
     assert sum(piece.records for piece in pieces) == pieces[-1].end
     half = pieces[len(pieces) // 2]
-    again = LiveLog(directory, 0, half.start)
+    again = live_log(directory, 0, half.start)
     found: list[Piece] = []
     take(again, half.end, found)
     assert (found[0].start, found[0].stable, found[0].crc32c) == (half.start, half.stable, half.crc32c)
@@ -112,6 +113,12 @@ def directory(tmp_path: Path) -> Path:
     return made
 
 
+def live_log(directory: Path, epoch: int, start: int) -> LiveLog:
+    """Return the log of a directory as it is now."""
+    status = directory.stat()
+    return LiveLog(directory, (status.st_dev, status.st_ino), epoch, start)
+
+
 def begin(directory: Path, *epochs: tuple[int, int]) -> None:
     """Write the leader epochs as a broker does: by a rename."""
     beside = directory / "leader-epoch-checkpoint.tmp"
@@ -126,7 +133,7 @@ def put(directory: Path, base: int, *batches: bytes) -> None:
 
 def rows(directory: Path, start: int, high_watermark: int, most: int = MOST) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the pieces of a log."""
-    log = LiveLog(directory, 7, start)
+    log = live_log(directory, 7, start)
     while (piece := log.read(high_watermark, most)) is not None:
         yield piece.start, piece.end
         log.take(piece)
@@ -153,7 +160,7 @@ def test_a_doubt_ends_the_reading_without_a_piece(directory: Path, batches: tupl
     """The batches before it are not used either."""
     put(directory, 0, *batches)
     with pytest.raises(CorruptData, match=text):
-        LiveLog(directory, 7, 0).read(99, MOST)
+        live_log(directory, 7, 0).read(99, MOST)
 
 
 def test_a_gap_is_read_in_the_newest_file_only(directory: Path) -> None:
@@ -169,8 +176,8 @@ def test_a_log_that_another_leadership_has_is_not_read(directory: Path) -> None:
     """The epoch in the file decides before the reading, and that the file is the same after it."""
     put(directory, 0, batch(0, epoch=7))
     with pytest.raises(SegmentChanged, match="ends with 7, the leader epoch is 6"):
-        LiveLog(directory, 6, 0).read(99, MOST)
-    log = LiveLog(directory, 7, 0)
+        live_log(directory, 6, 0).read(99, MOST)
+    log = live_log(directory, 7, 0)
     check = log._check
 
     def replaced(*given: object) -> None:
@@ -180,6 +187,21 @@ def test_a_log_that_another_leadership_has_is_not_read(directory: Path) -> None:
     log._check = replaced  # type: ignore[assignment, method-assign]
     with pytest.raises(SegmentChanged, match="changed during the reading"):
         log.read(99, MOST)
+
+
+def test_a_directory_of_a_topic_that_was_created_again_is_not_read(directory: Path) -> None:
+    """It has the same name and leader epoch, and a batch can begin where the reading continues."""
+    put(directory, 0, batch(0, epoch=7))
+    log = live_log(directory, 7, 0)
+    piece = log.read(1, MOST)
+    assert piece is not None
+    log.take(piece)
+    directory.rename(directory.with_name("t-0.0123456789abcdef-delete"))
+    directory.mkdir()
+    begin(directory, (7, 0))
+    put(directory, 0, batch(0, epoch=7), batch(1, epoch=7))
+    with pytest.raises(SegmentChanged, match="the topic was created again"):
+        log.read(2, MOST)
 
 
 def test_transactions_begin_with_the_producer_snapshot(directory: Path) -> None:
@@ -196,7 +218,7 @@ def test_transactions_begin_with_the_producer_snapshot(directory: Path) -> None:
         marker(102, 9, ABORT, epoch=7),
         marker(103, 5, ABORT, epoch=7),
     )
-    log = LiveLog(directory, 7, 102)
+    log = live_log(directory, 7, 102)
     with pytest.raises(SegmentChanged, match="unknown which transactions are open"):
         log.read(103, MOST)
     (directory / f"{100:020d}.snapshot").write_bytes(snapshot(-1, 50, 70))  # of the producers 4000 to 4002
@@ -209,13 +231,27 @@ def test_transactions_begin_with_the_producer_snapshot(directory: Path) -> None:
     assert last.aborted is None  # its transaction had no record here, or compaction removed them
     for path in (directory / f"{0:020d}.log", directory / f"{100:020d}.snapshot"):
         path.unlink()
-    lowest = LiveLog(directory, 7, 102).read(103, MOST)
+    lowest = live_log(directory, 7, 102).read(103, MOST)
     assert lowest is not None
     assert (lowest.stable, lowest.aborted) == (103, (Aborted(9, 100, 102),))
+
+
+def test_many_aborted_transactions_are_not_named(directory: Path) -> None:
+    """An index with all of them would be larger than readers accept: one producer could end the tails of a broker."""
+    body = b""
+    for first in range(0, 2 * MOST_ABORTED + 2, 2):
+        body += batch(first, epoch=7, attributes=TRANSACTIONAL, producer_id=9) + marker(first + 1, 9, ABORT, epoch=7)
+    put(directory, 0, body)
+    few = live_log(directory, 7, 0).read(2 * MOST_ABORTED, MOST)
+    many = live_log(directory, 7, 0).read(2 * MOST_ABORTED + 2, MOST)
+    assert few is not None
+    assert many is not None
+    assert few.aborted == tuple(Aborted(9, first, first + 1) for first in range(0, 2 * MOST_ABORTED, 2))
+    assert many.aborted is None
 
 
 def test_an_offset_inside_a_batch_is_no_beginning(directory: Path) -> None:
     """Replicas have the same batches, so the archive ends where one ends."""
     put(directory, 0, batch(0, count=5, epoch=7))
     with pytest.raises(CorruptData, match="offset 3 is inside a batch"):
-        LiveLog(directory, 7, 3).read(99, MOST)
+        live_log(directory, 7, 3).read(99, MOST)

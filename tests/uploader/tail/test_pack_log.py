@@ -1,4 +1,5 @@
 import random
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,17 +16,20 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_logs import read_indexes
-from ts_common.archive.tail_pack import PackHead, encode_pack
+from ts_common.archive.tail_pack import MOST_ABORTED, PackHead, encode_pack
 from ts_common.store.contract import Body, IfAbsent, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Offset, Query, Subscription
 from ts_reader.query.read_split import read_split
-from ts_uploader.tail import merging, pack_log
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.tail import merging, pack_log, upkeep
+from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.merging import DamagedEntries, Merged, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
 from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, LogMoved, PackLog
+from ts_uploader.tail.upkeep import Upkeep
 
 KEYS = ClusterKeys("prod")
 EPOCH = 5
@@ -392,6 +396,42 @@ def test_an_index_that_needs_several_objects_keeps_all_of_them(
     again = PackLog(store, KEYS, "1")
     again.read()
     assert len(list(again.rows)) == 200
+
+
+def test_a_merged_entry_does_not_name_many_aborted_transactions(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two entries names its own; together they are more than an index has room for."""
+    monkeypatch.setattr(merging, "PACKS", 2)
+    log = PackLog(store, KEYS, "1")
+    log.read()
+    data = b"x" * 10 * (MOST_ABORTED - 1)
+    for start in (0, len(data)):
+        log.put(1, [entry("t-0", start, data)], [data])
+    plan, merged = plan_merge(log, lambda _: True), Merged()
+    assert plan is not None
+    Merger(store, KEYS, "1").run(plan, merged)
+    (row,) = merged.levels[0].rows
+    assert (row.end, row.aborted) == (2 * len(data), None)
+
+
+def test_a_log_gets_no_more_indexes_than_readers_accept(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would show nothing of it. Its packs fill up instead, and the status shows why."""
+    monkeypatch.setattr(merging, "PACKS", 1)
+    monkeypatch.setattr(merging, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(upkeep, "MAX_OBJECTS", 3)
+    monkeypatch.setattr(upkeep._Work, "begin", lambda _, run, take: take(run()))
+    clock = Clock()
+    log = full(store, monkeypatch, 200, clock)
+    tended = Upkeep(log, store, KEYS, Metrics(), clock)
+    tended.tend(LedPartitions("1", lambda _: True), time.monotonic())
+    assert "readers accept 3" in tended.unmerged
+    assert (len(log.packs), log.levels) == (1, [])
+    monkeypatch.setattr(upkeep, "MAX_OBJECTS", 16)
+    tended.tend(LedPartitions("1", lambda _: True), time.monotonic() + upkeep._FULL_AGAIN_SECONDS + 1)
+    assert tended.unmerged == ""
+    log.put(1, (), ())
+    assert len(rows_of(store)) == 200
 
 
 def test_a_full_index_leaves_the_log_usable(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from ts_uploader.messages.observations import Answered, EarlyRequest, EpochFile,
 from ts_uploader.messages.tasks import Position
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.tail import adoption, merging, shipper
+from ts_uploader.tail.live_log import LiveLog
 from ts_uploader.tail.pack_log import PackLog
 from ts_uploader.tail.shipper import Sources, TailShipper
 from ts_uploader.tail.upkeep import Upkeep
@@ -52,8 +53,8 @@ class Broker:
         if not directory.exists():
             directory.mkdir()
             begin(directory, (5, 0), (EPOCH, 3))
-        last_epoch = LastEpoch(EpochFile.READ, EPOCH)
-        listing = Listing(partition, (1, 1), self.log_dir, (0,), (), False, None, 0, last_epoch)
+        last_epoch, status = LastEpoch(EpochFile.READ, EPOCH), directory.stat()
+        listing = Listing(partition, (status.st_dev, status.st_ino), self.log_dir, (0,), (), False, None, 0, last_epoch)
         position = None
         if next_offset is not None:
             live = Live("1", former, EpochHistory(((5, 0), (EPOCH, 3))))
@@ -205,6 +206,50 @@ def test_each_record_is_in_the_chain_once_whatever_request_fails(
     assert agent.shipper.state.lag_seconds == 0
 
 
+@pytest.mark.parametrize("lands", [False, True])
+def test_a_put_that_fails_makes_no_log_be_searched_again(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch, lands: bool
+) -> None:
+    """Each search reads the headers of up to a whole file: of many partitions that would last minutes."""
+    searched: list[int] = []
+    found = LiveLog._found
+
+    def search(log: LiveLog) -> object:
+        searched.append(log.end)
+        return found(log)
+
+    monkeypatch.setattr(LiveLog, "_found", search)
+    partition = broker.lead("a")
+    faulty = Faulty(store, lands=lands)
+    agent = Agent(broker, faulty)
+    broker.append(partition, 2)
+    agent.ship()
+    faulty.requests, faulty.at = 0, 0
+    broker.append(partition, 2)
+    agent.ship()
+    assert faulty.requests > 1
+    broker.append(partition, 1)
+    agent.ship()
+    assert shown(store, broker, partition) == logged(broker, partition)
+    assert searched == [0]
+
+
+def test_a_pack_waits_for_no_partition_whose_search_is_long(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a second it has what was read, and the next round continues."""
+    monkeypatch.setattr(shipper, "_READING_SECONDS", -1.0)
+    partitions = [broker.lead(topic) for topic in "ab"]
+    for partition in partitions:
+        broker.append(partition, 2)
+    agent = Agent(broker, store)
+    assert agent.shipper.ship()[1]
+    assert sorted(len(bounds_of(store, each)) for each in partitions) == [0, 1]
+    agent.ship()
+    for partition in partitions:
+        assert shown(store, broker, partition) == logged(broker, partition)
+
+
 def test_an_agent_that_starts_again_continues_where_its_log_ends(store: ObjectStore, broker: Broker) -> None:
     """It ships nothing twice."""
     partition = broker.lead("a")
@@ -282,7 +327,8 @@ def test_a_partition_without_an_own_commit_is_reported_and_not_shipped(store: Ob
     broker.append(partition, 4)
     agent = Agent(broker, store)
     agent.ship()
-    assert agent.offered == [Answered(partition, EPOCH, (1, 1), 4)]
+    identity = broker.backlog[partition].listing.identity
+    assert agent.offered == [Answered(partition, EPOCH, identity, 4)]
     broker.append(partition, 1)
     agent.ship()
     assert agent.offered[2:] == [EarlyRequest({partition})]
@@ -367,30 +413,38 @@ def test_damaged_batches_are_left_out_of_a_merge_and_shipped_again(
     store.put(pack.key, body[:-20] if is_cut else body[:-1] + bytes([body[-1] ^ 1]))
     assert shown(store, broker, second) != logged(broker, second)
 
+    late = set[str | None]()
+
     def is_whole(partition: TopicPartition) -> bool:
         agent.ship()
+        late.add(agent.shipper.state.late)
         return shown(store, broker, partition) == logged(broker, partition)
 
     for _ in range(40):  # more entries than a log without merges has room for
         broker.append(first, 1)
         wait_for(partial(is_whole, first), "the other partition to be shipped", state=lambda: agent.shipper.state)
     wait_for(partial(is_whole, second), "the damaged batches to be shipped again", state=lambda: agent.shipper.state)
+    assert any(why and "are not merged" in why for why in late)
+    assert agent.shipper.state.late is None
 
 
-def test_another_agents_log_that_lacks_an_object_holds_up_no_other_partition(
-    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["lacks an object", "is of a later release", "has a hostile name"])
+def test_another_agents_log_that_cannot_be_read_holds_up_no_other_partition(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """A partition that needs it is shipped from its next offset on, after some attempts."""
     first, second = broker.lead("a", 0, (("2", 5),)), broker.lead("b")
     broker.append(first, 4)
     broker.append(second, 4)
-    head = PackHead("2", 1, "n", 1, "merged/1-gone")
-    store.put(KEYS.tail("2") + pack_name(1), encode_pack(head, (), ()))
+    before = "../1/packs/fffffffffffe" if what == "has a hostile name" else "merged/1-90e"
+    data = encode_pack(PackHead("2", 1, "n", 1, before), (), ())
+    store.put(KEYS.tail("2") + pack_name(1), data[:4] + b"\x02" + data[5:] if "release" in what else data)
+    monkeypatch.setattr(shipper, "_ANEW_AFTER", 2)
     agent = Agent(broker, store)
     agent.shipper.ship()
     assert bounds_of(store, second) == [(0, 4)]
-    assert bounds_of(store, first) == []
-    monkeypatch.setattr(shipper, "_ANEW_AFTER", 2)
+    if what != "has a hostile name":
+        assert bounds_of(store, first) == []
     agent.ship()
     assert bounds_of(store, first) == [(0, 4)]
 
