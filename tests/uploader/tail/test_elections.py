@@ -10,7 +10,7 @@ import ts_reader
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import OracleRecord, dump
 from tests.faults.leaders import PATIENCE, die, lines, produce, start_agents, state, wait_in_sync, wait_led
-from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive
+from tests.uploader.beside import BUCKET, PREFIX, ROLLS, SMALL_FETCHES, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.tail.shown import LEVELS, TAIL, shown, wait_shown
 from ts_common.archive.tail_logs import read_indexes
@@ -70,6 +70,36 @@ def test_records_of_a_tail_that_an_unclean_election_lost_are_replaced_and_report
     assert lines(kafkas) == ["shared", "living"]
     assert archive.next_offset() == 0
     assert_reported(archive, position, kafkas)
+
+
+@pytest.mark.full
+def test_records_above_the_high_watermark_are_not_shown(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+    """The leader alone has them, as too few replicas are in sync; then an unclean election loses them."""
+    witness = archive_of(
+        "tail-witness", properties={PREFIX + "kafka.topics.include": "tail-above|tail-witness", **TAIL}
+    )
+    archive = archive_of("tail-above", properties=witness.properties)
+    cluster.create_topic(archive.topic, assignment=[[1, 2]], config={**UNCLEAN, "min.insync.replicas": "2"})
+    cluster.create_topic(witness.topic, assignment=[[1]])
+    start_agents(archive, 1, 2)
+    shared = produce(cluster, archive.topic, "shared", SHARED)
+    wait_shown(archive, SHARED)
+    cluster.brokers[2].pause()
+    wait_in_sync(cluster, archive.topic, 1)
+    assert min(produce(cluster, archive.topic, "above", 50, acks=1)) == SHARED
+    wait_shown(witness, max(produce(cluster, witness.topic, "witness", 50)) + 1)  # in a later pack than these
+    assert {each.offset: each.value for each in shown(archive)} == shared
+    position, _ = follow(archive)
+    cluster.brokers[1].kill()
+    cluster.brokers[2].resume()
+    wait_led(cluster, archive.topic, 2)
+    cluster.brokers[1].start()
+    wait_in_sync(cluster, archive.topic, 1, 2)
+    later = produce(cluster, archive.topic, "later", 100)
+    kafkas = dump(cluster.bootstrap, archive.topic)
+    assert lines(wait_shown(archive, max(later) + 1)) == lines(kafkas) == ["shared", "later"]
+    _, rows = follow(archive, position)  # nothing is reported: no reader saw what was lost
+    assert rows == [(each.offset, each.value) for each in kafkas if each.offset >= SHARED]
 
 
 @pytest.fixture(scope="module")

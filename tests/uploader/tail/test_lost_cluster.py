@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("credentials", "mended")
 INTERVAL = 2.0  # seconds; longer than a put needs
 BUSY, QUIET = 0, 1
 QUIET_RECORDS = 300
+FAST_RECORDS = 1300  # a segment closes; then only the tail has what is produced for a long time
 
 
 class Writers(Background):
@@ -43,8 +44,8 @@ class Writers(Background):
             value = b"%07d-" % number + Random(number).randbytes(200)
             delivered = partial(self._delivered, partition, value)
             self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
-            self._producer.poll(0.002)  # so that acknowledgements are noted at once
-            if self._ending.is_set():
+            self._producer.poll(0.002)
+            if self._ending.wait(0.02 if number > FAST_RECORDS else 0):
                 self._producer.purge()  # no broker is left
                 return
 
@@ -73,6 +74,8 @@ def test_a_lost_cluster_leaves_all_but_what_the_last_two_intervals_acknowledged(
         wait_for(lambda: len(acknowledged[QUIET]) == QUIET_RECORDS, "the acknowledgements of the quiet one", PATIENCE)
         wait_for(lambda: shown_end(archive, QUIET) == QUIET_RECORDS, "the quiet partition to be shown", 10)
         wait_for(lambda: shown_end(archive, BUSY) > archive.next_offset(BUSY) > 0, "a segment and a tail", PATIENCE)
+        later = time.time() + 2.5 * INTERVAL  # else the cluster would be lost just after a pack
+        wait_for(lambda: max(at for _, at in [*acknowledged[BUSY].values()][-1:]) > later, "more of these", PATIENCE)
         lost_at = time.time()
         for server in (*agents.values(), *cluster.brokers.values()):
             server.kill()
