@@ -81,18 +81,19 @@ def test_records_above_the_high_watermark_are_not_shown(cluster: LocalCluster, a
     archive = archive_of("tail-above", properties=witness.properties)
     cluster.create_topic(archive.topic, assignment=[[1, 2]], config={**UNCLEAN, "min.insync.replicas": "2"})
     cluster.create_topic(witness.topic, assignment=[[1]])
-    start_agents(archive, 1, 2)
     shared = produce(cluster, archive.topic, "shared", SHARED)
-    wait_shown(archive, SHARED)
     cluster.brokers[2].pause()
     wait_in_sync(cluster, archive.topic, 1)
     assert min(produce(cluster, archive.topic, "above", 50, acks=1)) == SHARED
+    archive.agent(1)
+    wait_shown(archive, SHARED)
     wait_shown(witness, max(produce(cluster, witness.topic, "witness", 50)) + 1)  # in a later pack than these
     assert {each.offset: each.value for each in shown(archive)} == shared
     position, _ = follow(archive)
     cluster.brokers[1].kill()
     cluster.brokers[2].resume()
     wait_led(cluster, archive.topic, 2)
+    archive.agent(2)
     cluster.brokers[1].start()
     wait_in_sync(cluster, archive.topic, 1, 2)
     later = produce(cluster, archive.topic, "later", 100)
