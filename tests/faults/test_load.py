@@ -239,7 +239,7 @@ def test_u22_sigterm_under_load_ends_in_order(
 # --- U23 ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("segments", [60, pytest.param(10_000, marks=FULL)])
+@pytest.mark.parametrize("segments", [120, pytest.param(10_000, marks=FULL)])
 def test_u23_nothing_grows_with_the_segments_that_were_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, segments: int
 ) -> None:

@@ -127,6 +127,7 @@ def test_held_rows_are_not_marked(tmp_path: Path) -> None:
     assert made.tables.run(NAME).marked == ("1970-01-01-00",)
 
 
+@OF_EACH_KIND
 def test_a_drop_removes_the_marks(made: Made) -> None:
     """With the files."""
     for partition in (0, 1):
