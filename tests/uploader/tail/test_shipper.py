@@ -187,17 +187,26 @@ def logged(broker: Broker, partition: TopicPartition) -> bytes:
     return (broker.log_dir / str(partition) / f"{0:020d}.log").read_bytes()
 
 
+@pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("lands", [False, True])
 @pytest.mark.parametrize("at", range(9))
 def test_each_record_is_in_the_chain_once_whatever_request_fails(
-    store: ObjectStore, broker: Broker, at: int, lands: bool
+    store: ObjectStore, broker: Broker, at: int, lands: bool, dies: bool
 ) -> None:
-    """Also if the response to a put was lost, and its pack is there."""
+    """Also if the response to a put was lost, and its pack is there; the process continues, or is killed by it."""
     first, second = broker.lead("a"), broker.lead("b")
-    agent = Agent(broker, Faulty(store, at, lands=lands))
+    faulty = Faulty(store, at, lands=lands)
+    agent = Agent(broker, faulty)
     for count in (1, 5, 2):
         broker.append(first, count)
         broker.append(second, 3)
+        try:
+            agent.shipper.ship()
+        except TieredStorageError as error:
+            agent.shipper._fail(error)
+            if dies:
+                broker.answered.clear()
+                agent = Agent(broker, faulty)
         agent.ship()
     for partition in (first, second):
         assert shown(store, broker, partition) == logged(broker, partition)
