@@ -61,3 +61,14 @@ def test_all_agents_read_a_format_only_if_each_one_reports_it(tmp_path: Path) ->
         assert not all_agents_read(store, KEYS, "seal.json", 2)
         store.put(KEYS.ends_of(2), Ends(2, 1, {}).encode())
         assert not all_agents_read(store, KEYS, "seal.json", 1)
+
+
+def test_an_object_of_more_than_four_mebibytes_is_not_read(tmp_path: Path) -> None:
+    """Each agent reads those of all brokers, and 16 MiB of empty objects would need 400 MiB of its memory."""
+    with open_store(tmp_path.as_uri()) as store:
+        partitions = {TopicPartition("t", number): End(number, 1) for number in range(80_000)}
+        store.put(KEYS.ends_of(1), Ends(1, 1, partitions).encode())
+        assert read_ends(store, KEYS, 1) is not None
+        store.put(KEYS.ends_of(1), b'{"version":1,"broker":1,"time":1,"partitions":{}}'.ljust((4 << 20) + 1))
+        with pytest.raises(CorruptData, match="at most 4194304 are expected"):
+            read_ends(store, KEYS, 1)
