@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
@@ -298,3 +299,22 @@ def test_a_response_that_is_not_of_s3_is_not_requested_again(direct: DirectCalls
     with pytest.raises(ResponseParserError):
         direct.list_objects_v2(Bucket="archive")
     assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("status", ["300 Multiple Choices", "304 Not Modified", "305 Use Proxy", "400 Bad Request"])
+def test_no_other_status_is_a_success(direct: DirectCalls, fake: FakeServer, status: str) -> None:
+    """Whatever headers it has."""
+    fake.answers = [answer(status, b"", etag='"e"', last_modified=MODIFIED)]
+    with pytest.raises(ClientError):
+        direct.get_object(Bucket="archive", Key="k")
+    with pytest.raises(ClientError):
+        direct.put_object(Bucket="archive", Key="k", Body=b"x", ContentLength=1)
+
+
+def test_names_of_headers_have_any_case(direct: DirectCalls, fake: FakeServer) -> None:
+    """S3 sends `ETag`, others `Etag` and `X-Amz-Meta-Ts-End`."""
+    named = b'ETAG: "e"\r\nX-Amz-Meta-Ts-End: 7\r\nContent-Length: 0\r\nLAST-modified: ' + MODIFIED.encode()
+    fake.answers = [b"HTTP/1.1 200 OK\r\n" + named + b"\r\n\r\n"]
+    found = direct.head_object(Bucket="archive", Key="k")
+    assert (found["ETag"], found["Metadata"]) == ('"e"', {"ts-end": "7"})
+    assert found["LastModified"].year == 2026
