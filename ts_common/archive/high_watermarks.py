@@ -23,8 +23,8 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 
 _NAME: Final = re.compile(r"([0-9]{1,10})\.json", re.ASCII)
-# Ten thousand partitions with names of ordinary length are half a megabyte. Each agent reads the objects of all brokers,
-# and parsed, a forged one can need 24 times its bytes.
+# Ten thousand partitions with names of ordinary length are half a megabyte. Each agent reads the objects of all
+# brokers, and parsed, a forged one can need 24 times its bytes.
 _LARGEST: Final = 4 << 20
 
 

@@ -34,7 +34,9 @@ CALLS = [
     pytest.param("list_objects_v2", {"Prefix": "base/"}, id="list"),
     pytest.param("list_objects_v2", {"Prefix": "a b/é", "StartAfter": "a b/é+", "Delimiter": "/"}, id="list-after"),
     pytest.param("list_objects_v2", {"Prefix": "", "MaxKeys": 1, "ContinuationToken": "x=/+"}, id="list-on"),
-    pytest.param("list_objects_v2", {"Prefix": "a", "OptionalObjectAttributes": ["RestoreStatus"]}, id="list-thaws"),
+    pytest.param(
+        "list_objects_v2", {"Prefix": "a", "OptionalObjectAttributes": ["RestoreStatus", "x"]}, id="list-thaws"
+    ),
     pytest.param("put_object", {"Key": KEY, "Body": b"x", "ContentLength": 1, "IfNoneMatch": "*"}, id="if-absent"),
     pytest.param(
         "put_object",
@@ -133,6 +135,7 @@ def test_each_field_of_a_response_is_the_sdks(direct: DirectCalls, fake: FakeSer
         "x_amz_archive_status": "DEEP_ARCHIVE_ACCESS",
         "x_amz_server_side_encryption": "aws:kms",
         "x_amz_server_side_encryption_bucket_key_enabled": "true",
+        "x_amz_delete_marker": "false",
         "x_amz_object_lock_mode": "COMPLIANCE",
         "x_amz_object_lock_retain_until_date": "2026-11-30T00:00:00Z",
         "x_amz_version_id": "3",
@@ -318,3 +321,36 @@ def test_names_of_headers_have_any_case(direct: DirectCalls, fake: FakeServer) -
     found = direct.head_object(Bucket="archive", Key="k")
     assert (found["ETag"], found["Metadata"]) == ('"e"', {"ts-end": "7"})
     assert found["LastModified"].year == 2026
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "code"),
+    [
+        ("get_object", "301 Moved Permanently", "PermanentRedirect"),
+        ("get_object", "403 Forbidden", "PermanentRedirect"),
+        ("get_object", "307 Temporary Redirect", "TemporaryRedirect"),
+        ("get_object", "400 Bad Request", "AuthorizationHeaderMalformed"),
+        ("head_object", "301 Moved Permanently", ""),
+        ("head_object", "400 Bad Request", ""),
+        ("list_objects_v2", "301 Moved Permanently", "PermanentRedirect"),
+        ("put_object", "301 Moved Permanently", "PermanentRedirect"),
+    ],
+)
+def test_each_response_that_names_another_region_is_followed(
+    direct: DirectCalls, fake: FakeServer, method: str, status: str, code: str
+) -> None:
+    """A response to HEAD has no code."""
+    body = f"<Error><Code>{code}</Code><Region>ap-south-9</Region></Error>".encode() if code else b""
+    elsewhere = answer(status, body, x_amz_bucket_region="ap-south-9")
+    fake.answers = [elsewhere, elsewhere, ok(page([]) if method == "list_objects_v2" else b"")]
+    arguments = {"list_objects_v2": {}, "put_object": {"Key": "k", "Body": b"x", "ContentLength": 1}}
+    getattr(direct, method)(Bucket="archive", **arguments.get(method, {"Key": "k"}))
+    assert [headers["authorization"].split("/")[2] for headers in fake.headers][1:] == ["eu-west-9", "ap-south-9"]
+
+
+def test_another_response_400_ends_a_get(direct: DirectCalls, fake: FakeServer) -> None:
+    """It has a code, which names the fault."""
+    fake.answers = [error("400 Bad Request", "ExpiredToken")]
+    with pytest.raises(ClientError, match="ExpiredToken"):
+        direct.get_object(Bucket="archive", Key="k")
+    assert len(fake.requests) == 1
