@@ -62,7 +62,7 @@ from ts_common.json_objects import (
 
 HEADER_BYTES: Final = 64 << 10
 INDEX_BYTES: Final = 256 << 10
-BLOCK_BYTES: Final = 1 << 20  # unpacked
+BLOCK_BYTES: Final = 512 << 10  # unpacked; its pairs need nine times as much memory
 MAX_BLOCK_ROWS: Final = 2048
 MAX_BLOCKS: Final = 16  # equal rows need next to nothing, and each is an object in a reader's memory
 MOST_ABORTED: Final = 32  # of an entry: with more it names none, and readers find them by the markers in its batches
