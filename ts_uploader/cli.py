@@ -1,12 +1,13 @@
 """The command `ts-uploader`."""
 
+import gc
 import logging
 import os
 import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import structlog
 import typer
@@ -30,6 +31,8 @@ EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again
 EXIT_TRY_AGAIN = 75  # EX_TEMPFAIL: an external service is unavailable; the supervisor should start the agent again
 
 log = structlog.get_logger()
+
+_COLLECTED_AT: Final = 10_000  # objects: garbage in cycles is rare, and then a few MB
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
@@ -96,6 +99,10 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: agent.stop(signal.Signals(received).name))
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
+    # A whole collection needs 75 ms over the objects of 700 modules, and 0.2 s more with those of 10,000 partitions. By
+    # default the start of these causes sixty, and a live tail several a minute.
+    gc.freeze()
+    gc.set_threshold(_COLLECTED_AT, 10, 10)
     agent.run()
 
 

@@ -36,8 +36,8 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
-from operator import attrgetter
+from itertools import accumulate
+from operator import attrgetter, sub
 from typing import Any, Final, NamedTuple
 
 from awscrt.checksums import crc32c
@@ -305,11 +305,12 @@ def _absolute(groups: Sequence[int], gaps: Sequence[int], sizes: Sequence[int]) 
         yield start
 
 
-def _gaps(groups: Iterable[object], starts: Iterable[int], sizes: Iterable[int]) -> Iterator[int]:
+def _gaps(groups: Iterable[str], starts: Iterable[int], sizes: Iterable[int]) -> Iterator[int]:
     """Yield the gaps for `_absolute`."""
-    ends: dict[object, int] = {}
+    ends: dict[str, int] = {}
+    end_of = ends.get
     for group, start, size in zip(groups, starts, sizes, strict=True):
-        yield start - ends.get(group, 0)
+        yield start - end_of(group, 0)
         ends[group] = start + size
 
 
@@ -358,37 +359,50 @@ def _parts(entries: Iterable[TailEntry]) -> Iterator[list[TailEntry]]:
 
 def _encoded(entries: Sequence[TailEntry]) -> bytes:
     """Return the content of a block."""
-    directories = {name: at for at, name in enumerate(dict.fromkeys(entry.directory for entry in entries))}
-    objects = {name: at for at, name in enumerate(dict.fromkeys(entry.object for entry in entries))}
-    pairs = [number for each in entries for epoch, first in each.epochs for number in (epoch, first - each.start)]
-    aborted = list(chain.from_iterable(each for entry in entries for each in entry.aborted or ()))
-    offsets, lengths = [entry.end - entry.start for entry in entries], [entry.length for entry in entries]
-    names_of, places = [entry.directory for entry in entries], [entry.object for entry in entries]
-    columns = (
-        [directories[name] for name in names_of],
-        [entry.epoch for entry in entries],
-        _gaps(names_of, [entry.start for entry in entries], offsets),
+    names, epochs, starts, ends, objects, positions, lengths, crcs, pairs_of, stables, aborted_of, records, times = zip(
+        *entries, strict=True
+    )
+    directories, places = _numbers(names), _numbers(objects)
+    pairs = [
+        number
+        for start, some in zip(starts, pairs_of, strict=True)
+        for epoch, first in some
+        for number in (epoch, first - start)
+    ]
+    aborted = [number for some in aborted_of if some for each in some for number in each]
+    offsets = [*map(sub, ends, starts)]
+    columns: Iterable[Iterable[int]] = (
+        map(directories.__getitem__, names),
+        epochs,
+        _gaps(names, starts, offsets),
         offsets,
-        [objects[name] for name in places],
-        _gaps(places, [entry.position for entry in entries], lengths),
+        map(places.__getitem__, objects),
+        _gaps(objects, positions, lengths),
         lengths,
-        [entry.crc32c for entry in entries],
-        [entry.end - entry.stable for entry in entries],
-        [-1 if entry.records is None else entry.end - entry.start - entry.records for entry in entries],
-        _later(entry.time_max for entry in entries),
-        [len(entry.epochs) for entry in entries],
-        [-1 if entry.aborted is None else len(entry.aborted) for entry in entries],
+        crcs,
+        map(sub, ends, stables),
+        [-1 if count is None else size - count for size, count in zip(offsets, records, strict=True)],
+        _later(times),
+        map(len, pairs_of),
+        [-1 if some is None else len(some) for some in aborted_of],
+        pairs,
+        aborted,
     )
     named = {
         "rows": len(entries),
         "pairs": len(pairs) // 2,
         "aborted": len(aborted) // 3,
         "directories": list(directories),
-        "objects": list(objects),
+        "objects": list(places),
     }
-    names = json.dumps(named, separators=(",", ":")).encode()
-    numbers = _divided(column_bytes("q", chain(*columns, pairs, aborted)))
-    return len(names).to_bytes(4, "little") + names + numbers
+    header = json.dumps(named, separators=(",", ":")).encode()
+    numbers = _divided(b"".join(column_bytes("q", [*column]) for column in columns))
+    return len(header).to_bytes(4, "little") + header + numbers
+
+
+def _numbers(names: Iterable[str]) -> dict[str, int]:
+    """Return the number of each name, by its first use."""
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 
 def _later(times: Iterable[int | None]) -> Iterator[int]:

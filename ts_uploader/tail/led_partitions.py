@@ -138,11 +138,19 @@ class LedPartitions:
         seen, is_changed = self._seen, False
         selected: dict[str, bool] = {}  # by topic; a checkpoint changes the backlog of thousands of partitions
         for partition, known in backlog.items():
-            if known is not seen.get(partition):
-                topic = partition.topic
-                if topic not in selected:
-                    selected[topic] = self._selects(topic)
-                is_changed |= self._update(partition, known, now) if selected[topic] else self._drop(partition)
+            before, topic = seen.get(partition), partition.topic
+            if known is before:
+                continue
+            if topic not in selected:
+                selected[topic] = self._selects(topic)
+            if not selected[topic]:
+                is_changed |= self._drop(partition)
+            elif (
+                before is None
+                or partition not in self._led
+                or (known.listing, known.position) != (before.listing, before.position)
+            ):
+                is_changed |= self._update(partition, known, now)
         for partition in self._led.keys() - backlog.keys():
             is_changed |= self._drop(partition)
         self._seen = backlog

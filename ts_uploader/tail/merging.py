@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
 
-from awscrt.checksums import crc32c
+from awscrt.checksums import combine_crc32c, crc32c
 
 from ts_common.archive.object_keys import ClusterKeys, pack_number
 from ts_common.archive.tail_chain import Aborted, TailEntry
@@ -266,7 +266,11 @@ class Merger:
             self._store.put(self._prefix + name, begin, condition=IfAbsent())
         else:
             spool.begin(begin)
-            self._store.put(self._prefix + name, spool, size=len(begin) + spool.size, condition=IfAbsent())
+            checksum = crc32c(begin)
+            for row in own:
+                checksum = combine_crc32c(checksum, row.crc32c, row.length)
+            size = len(begin) + spool.size
+            self._store.put(self._prefix + name, spool, size=size, condition=IfAbsent(), crc32c=checksum)
         return [row._replace(object=name, position=row.position + len(begin)) for row in own]
 
     def _copy(self, groups: Sequence[_Group], spool: "_Spool") -> list[TailEntry]:
@@ -285,26 +289,38 @@ class Merger:
         if damaged:
             raise DamagedEntries(self._prefix, damaged)
         spool.size = at
-        return [_joined(group, start, spool) for group, start in zip(groups, starts, strict=True)]
+        return [_joined(group, start) for group, start in zip(groups, starts, strict=True)]
 
     def _copy_range(self, name: str, rows: Sequence[tuple[TailEntry, int]], spool: "_Spool") -> list[TailEntry]:
         """Copy entries that are near each other in an object, with one request; return those that are damaged."""
         first, last = rows[0][0], rows[-1][0]
-        position = first.position
+        position, end, piece = first.position, last.position + last.length, memoryview(b"")
         damaged: list[TailEntry] = []
         with (
             suppress(_Short, ObjectNotFound),
-            self._store.open(self._prefix + name, ByteRange(position, last.position + last.length)) as stream,
+            self._store.open(self._prefix + name, ByteRange(position, end)) as stream,
         ):
+
+            def read(until: int) -> memoryview:
+                """Return some of the bytes before a position."""
+                nonlocal position, piece
+                if not piece:
+                    piece = memoryview(stream.read(min(end - position, _PIECE)))
+                    if not piece:
+                        raise _Short
+                found, piece = piece[: until - position], piece[until - position :]
+                position += len(found)
+                return found
+
             for row, place in rows:
                 while position < row.position:
-                    position += len(_piece(stream.read(min(row.position - position, _PIECE))))
-                checksum, end = 0, row.position + row.length
-                while position < end:
-                    piece = _piece(stream.read(min(end - position, _PIECE)))
-                    checksum = crc32c(piece, checksum)
-                    spool.write(place + position - row.position, piece)
-                    position += len(piece)
+                    read(row.position)
+                checksum = 0
+                while position < row.position + row.length:
+                    at = place + position - row.position
+                    some = read(row.position + row.length)
+                    checksum = crc32c(some, checksum)
+                    spool.write(at, some)
                 if checksum != row.crc32c:
                     damaged.append(row)
         return damaged + [row for row, _ in rows if row.position + row.length > position]
@@ -327,20 +343,11 @@ class _Spool:
         self._first = HEAD_BYTES
         self._position = 0
 
-    def write(self, place: int, piece: bytes) -> None:
+    def write(self, place: int, piece: memoryview) -> None:
         """Write bytes to a place, counted from the first batch on."""
-        done = 0
-        while done < len(piece):
-            done += os.pwrite(self._file.fileno(), memoryview(piece)[done:], HEAD_BYTES + place + done)
-
-    def checksum(self, place: int, length: int) -> int:
-        """Return the CRC-32C of bytes from a place on, counted from the first batch on."""
-        found, end = 0, place + length
-        while place < end:
-            piece = os.pread(self._file.fileno(), min(_PIECE, end - place), HEAD_BYTES + place)
-            found = crc32c(piece, found)
-            place += len(piece)
-        return found
+        while piece:
+            done = os.pwrite(self._file.fileno(), piece, HEAD_BYTES + place)
+            piece, place = piece[done:], place + done
 
     def begin(self, data: bytes) -> None:
         """Write the bytes before the first batch: reads begin with these."""
@@ -366,12 +373,6 @@ class _Spool:
     def close(self) -> None:
         """Free its bytes."""
         self._file.close()
-
-
-def _piece(data: bytes) -> bytes:
-    if not data:
-        raise _Short
-    return data
 
 
 def _joinable(rows: Iterable[TailEntry]) -> Iterator[_Group]:
@@ -417,27 +418,26 @@ def _near(rows: Sequence[tuple[TailEntry, int]]) -> Iterator[list[tuple[TailEntr
     yield some
 
 
-def _joined(group: _Group, place: int, spool: _Spool) -> TailEntry:
+def _joined(group: _Group, place: int) -> TailEntry:
     """Return the entry that has the batches of a group, at a place from the first batch on."""
     epochs: list[tuple[int, int]] = []
+    aborted: list[Aborted] | None = []
+    checksum = 0
     for row in group:
         epochs += row.epochs[1:] if epochs and row.epochs and epochs[-1][0] == row.epochs[0][0] else row.epochs
-    aborted: list[Aborted] | None = []
-    for row in group:
+        checksum = combine_crc32c(checksum, row.crc32c, row.length)
         aborted = None if aborted is None or row.aborted is None else [*aborted, *row.aborted]
         if aborted is not None and len(aborted) > MOST_ABORTED:
             aborted = None
     records = [row.records for row in group]
-    times = [row.time_max for row in group if row.time_max is not None]
-    length = sum(row.length for row in group)
     return group[-1]._replace(
         start=group[0].start,
         object="",
         position=place,
-        length=length,
-        crc32c=spool.checksum(place, length),
+        length=sum(row.length for row in group),
+        crc32c=checksum,
         epochs=tuple(epochs),
         aborted=None if aborted is None else tuple(aborted),
         records=None if None in records else sum(each or 0 for each in records),
-        time_max=max(times, default=None),
+        time_max=max((row.time_max for row in group if row.time_max is not None), default=None),
     )

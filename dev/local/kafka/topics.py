@@ -86,6 +86,7 @@ class Topics:
         config: Mapping[str, str] | None = None,
         *,
         assignment: Sequence[Sequence[int]] | None = None,
+        seconds: float = 30.0,
     ) -> None:
         """Create a topic, and wait until every running broker has a leader for each partition.
 
@@ -95,6 +96,7 @@ class Topics:
             replication: number of replicas of each.
             config: the topic's own settings; `segment.bytes` may be small on Kafka 4 too.
             assignment: broker ids of each partition, the preferred leader first; instead of `replication`.
+            seconds: until then; ten thousand partitions need more.
 
         Raises:
             KafkaException: the brokers rejected the request.
@@ -119,6 +121,7 @@ class Topics:
         wait_for(
             lambda: all(led(broker) for broker in self._answering()),
             f"a leader for each of {partitions} partitions of {name} on every broker",
+            seconds,
             state=lambda: {broker.id: self._partitions(broker, name) for broker in self._answering()},
         )
 

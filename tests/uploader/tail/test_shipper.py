@@ -25,6 +25,7 @@ from ts_uploader.messages.observations import Answered, EarlyRequest, EpochFile,
 from ts_uploader.messages.tasks import Position
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.tail import adoption, merging, shipper
+from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.live_log import LiveLog
 from ts_uploader.tail.pack_log import PackLog
 from ts_uploader.tail.shipper import Sources, TailShipper
@@ -372,6 +373,17 @@ def test_the_checkpoint_counts_for_a_topic_that_the_broker_denies(store: ObjectS
     assert shown(store, broker, other) == logged(broker, other)
     assert agent.offered == []
     assert agent.shipper.state.denied == "the broker denies this identity DESCRIBE of denied"
+
+
+def test_a_topic_is_shipped_while_it_is_selected(broker: Broker) -> None:
+    """Also if only its high watermark changes after another selection."""
+    selected: set[str] = set()
+    led = LedPartitions("1", selected.__contains__)
+    partition = broker.lead("a")
+    for number, is_selected in enumerate((False, True, False, True)):
+        (selected.add if is_selected else selected.discard)("a")
+        led.update({partition: replace(broker.backlog[partition], high_watermark=number)}, 0.0)
+        assert [each.partition for each in led] == [partition] * is_selected
 
 
 def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Broker) -> None:
