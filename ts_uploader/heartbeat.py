@@ -119,6 +119,7 @@ class Heartbeat:
         """
         if not self._watcher.watching:
             raise RuntimeError("inotify ended: the threads of the directory watcher have died")
+        self._watcher.unsettled = self._tracker.unsettled
         connected = self._status.note_leadership()
         self._metrics.leadership_connected.set(connected)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))

@@ -164,7 +164,7 @@ class Agent:
 
     def see_directory(self) -> None:
         """Scan the log dir, which skips a directory that did not change."""
-        if self._listing is None or not is_unchanged(self._listing):
+        if self._listing is None or not is_unchanged(self._listing, str(self._listing.directory)):
             self._list()
 
     def _list(self) -> None:
@@ -198,7 +198,8 @@ class Agent:
         if self._looks():
             return
         life = self.life
-        found = self._alone(None, self._checkpoint.read)
+        unsettled = self.tracker.unsettled
+        found = self._alone(None, lambda: self._checkpoint.read(unsettled))
         if found is not None and life == self.life:
             self._observe(found)
 

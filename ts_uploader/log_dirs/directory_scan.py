@@ -17,7 +17,8 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -44,6 +45,7 @@ TICK_SECONDS = 0.02
 # segments, a moment without a rename may occur only when it rests.
 _TIMEOUT_SECONDS = 1.0
 _SECOND = 1_000_000_000
+_STAT_COSTS = 2  # as much as so many entries of a listing
 
 
 def directory_names(log_dir: Path) -> Iterator[tuple[str, bool]]:
@@ -188,18 +190,21 @@ def unchanged_listing(seen: Listing) -> Listing:
     return now
 
 
-def is_unchanged(seen: Listing) -> bool:
+def is_unchanged(seen: Listing, path: str) -> bool:
     """Return whether another listing of a live directory would be equal, by one `stat`.
 
     A whole listing began after each change with its stamp. So any later one leaves another stamp: a file that is added,
     removed or renamed, and each checkpoint and `partition.metadata`, which the broker replaces by a rename. A directory
     that replaced it has another identity or ctime. A file that could not be read, or has no topic id, may be mended in
     its place.
+
+    Args:
+        path: of the directory.
     """
     if not seen.whole or seen.topic_id is None or seen.last_epoch.file is EpochFile.UNREADABLE:
         return False
     try:
-        status = os.stat(f"{seen.log_dir}/{seen.partition}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
+        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
     except OSError:
         return False
     return (status.st_dev, status.st_ino) == seen.identity and _stamp(status) == seen.stamp
@@ -223,8 +228,11 @@ class CheckpointReader:
         self._data = b""
         self._offsets: dict[tuple[str, int], int] | None = None  # of `_data`, the last reading; None: it had none
 
-    def read(self) -> HighWatermarks:
+    def read(self, unsettled: Set[tuple[str, int]] = frozenset()) -> HighWatermarks:
         """Read the file; without offsets if it is missing or does not parse.
+
+        Args:
+            unsettled: partitions that the file can change with equal entries.
 
         Raises:
             OSError: it exists and cannot be read.
@@ -248,7 +256,12 @@ class CheckpointReader:
             offsets = None
         self._data, self._offsets = data, offsets
         file = (_file_status(status), crc32c(data))
-        return HighWatermarks(self._log_dir, file, offsets, _live_inodes(self._log_dir), changed)
+        asked = None if offsets is None or changed is None else changed | unsettled
+        if asked is None or len(asked) * _STAT_COSTS > len(offsets or ()):
+            live = _live_inodes(self._log_dir)
+        else:
+            live = frozenset(_inodes_of(self._log_dir, asked))
+        return HighWatermarks(self._log_dir, file, offsets, live, changed)
 
 
 def read_high_watermarks(log_dir: Path) -> HighWatermarks:
@@ -260,6 +273,13 @@ def _live_inodes(log_dir: Path) -> frozenset[int]:
     """Return the inodes of the live directories of a log dir: one listing, without a `stat` of each."""
     with os.scandir(log_dir) as entries:
         return frozenset(entry.inode() for entry in entries if TopicPartition.is_directory_name(entry.name))
+
+
+def _inodes_of(log_dir: Path, partitions: Iterable[tuple[str, int]]) -> Iterator[int]:
+    """Yield the inodes of the live directories that some partitions have in a log dir."""
+    for topic, partition in partitions:
+        with suppress(OSError):
+            yield os.stat(f"{log_dir}/{topic}-{partition}", follow_symlinks=False).st_ino  # noqa: PTH116
 
 
 def _checkpoint_status(log_dir: Path) -> FileStatus | None:

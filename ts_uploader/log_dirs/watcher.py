@@ -36,7 +36,7 @@ log = structlog.get_logger()
 # A roll creates four files within a few milliseconds: one listing is enough for all of them.
 _GATHER_SECONDS = 0.02
 _LOOKS = 10  # listings of one directory until one is whole; `_GATHER_SECONDS` pass between two
-_SKIPS = 40  # of so many scans in a row, one lists a directory that did not change
+_SKIPS = 120  # of so many scans in a row, one lists a directory that did not change
 _NOT_WATCHED = "log_dir_not_watched"
 _NOT_READ = "log_dir_unreadable"
 _NO_CHECKPOINT = "high_watermark_checkpoint_unreadable"
@@ -90,6 +90,8 @@ class LogDirectoryWatcher:
         self._troubles: dict[tuple[str, Path], int] = {}
         self._readers = {log_dir: CheckpointReader(log_dir) for log_dir in self._log_dirs}
         self._scans = 0
+        # Partitions that a checkpoint can change with equal entries; replaced by the main loop, never changed.
+        self.unsettled: Set[TopicPartition] = frozenset()
         self._links: set[str] = set()  # directories of partitions that are links, as of the last scan
 
     def start_watching(self) -> None:
@@ -256,7 +258,7 @@ class LogDirectoryWatcher:
             len(known) == len(places) == 1
             and known[0].log_dir is places[0]
             and (hash(name) + self._scans) % _SKIPS != 0
-            and is_unchanged(known[0])
+            and is_unchanged(known[0], f"{places[0]}/{name}")
         )
 
     def _scan_partition(self, partition: TopicPartition) -> None:
@@ -361,7 +363,7 @@ class LogDirectoryWatcher:
 
     def _read_checkpoint(self, log_dir: Path) -> None:
         try:
-            watermarks = self._readers[log_dir].read()
+            watermarks = self._readers[log_dir].read(self.unsettled)
         except OSError as error:
             self._report(_NO_CHECKPOINT, log_dir, error)
             watermarks = HighWatermarks(log_dir, None, None)

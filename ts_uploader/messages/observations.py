@@ -148,8 +148,8 @@ class HighWatermarks:
         file: status of the file, and CRC-32C of its content; None if it is missing or unreadable.
         offsets: by (topic, partition); a partition without an entry has no known high watermark. None if the file is
             missing or does not parse.
-        live: inodes of the live directories, listed after the file was read: the entry of each of these is not of a
-            successor. Empty if unknown.
+        live: inodes of the live directories that the reading can concern, found after the file was read: the entry of
+            each of these is not of a successor. Empty if unknown.
         changed: the entries that differ from those of the reading before, or are in one of the two only; None: any may.
     """
 

@@ -6,7 +6,7 @@ So the partition is stopped, and the status page, the metrics and the log show t
 minutes, or when its leadership or directory changes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -156,6 +156,11 @@ class ContainedTracker:
                 stopped.asked_at = now
                 tasks.append(Rescan(partition, _NO_GENERATION, 0))  # it starts over with the listing
         return tasks
+
+    @property
+    def unsettled(self) -> Set[TopicPartition]:
+        """The partitions that a checkpoint can change with equal entries, as of this call."""
+        return self._tracker.unsettled
 
     def unreported(self, before: int) -> list[TopicPartition]:
         """Return the partitions whose leader was never reported, as `Tracker.unreported`."""

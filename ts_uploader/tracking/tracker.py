@@ -221,6 +221,11 @@ class Tracker:
         """The partitions that the tracker has a state of."""
         return list(self._partitions)
 
+    @property
+    def unsettled(self) -> Set[TopicPartition]:
+        """The partitions that a checkpoint can change with equal entries, as of this call."""
+        return frozenset(self._unsettled)
+
     def take_touched(self) -> Set[TopicPartition]:
         """Return the partitions whose backlog may differ since the last call, but for `counted_at`."""
         touched, self._touched = self._touched, set()

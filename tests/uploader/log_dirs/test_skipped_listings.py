@@ -13,13 +13,14 @@ from dev.local.waiting import wait_for
 from tests.uploader.local_directory import ID, TP, LocalDirectory
 from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import parse_changed_offsets, parse_offset_checkpoint
+from ts_common.model import TopicPartition
 from ts_uploader.log_dirs import directory_scan, watcher
 from ts_uploader.log_dirs.directory_scan import CheckpointReader
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.messages.observations import EpochFile, Listing, Observation
 
 Offsets = dict[tuple[str, int], int]
-TURNS = 40
+TURNS = 120
 
 
 class Scanned:
@@ -218,3 +219,28 @@ def test_after_a_missing_or_damaged_checkpoint_any_entry_may_have_changed(tmp_pa
     assert reader.read().changed is None
     checkpoint.write_text("0\n1\nt 0 6\n")
     assert reader.read().changed is None
+
+
+def test_a_checkpoint_finds_the_inodes_of_the_directories_that_it_can_concern(tmp_path: Path) -> None:
+    """With few of them it looks at each, and else it lists all."""
+    directories = [tmp_path / f"t-{number}" for number in range(9)]
+    for directory in directories:
+        directory.mkdir()
+    inodes = [directory.stat().st_ino for directory in directories]
+    checkpoint, reader = tmp_path / "replication-offset-checkpoint", CheckpointReader(tmp_path)
+
+    def live(unsettled: set[TopicPartition], *offsets: int) -> list[int]:
+        """Return the numbers of the directories that are found with these offsets."""
+        checkpoint.write_text("".join(["0\n9\n", *(f"t {n} {offset}\n" for n, offset in enumerate(offsets))]))
+        found = reader.read(unsettled).live
+        assert found <= set(inodes)
+        return [number for number, inode in enumerate(inodes) if inode in found]
+
+    zeros = [0] * 9
+    assert live(set(), *zeros) == list(range(9))
+    assert live(set(), *zeros) == []
+    assert live({TopicPartition("t", 3), TopicPartition("u", 0)}, *zeros) == [3]
+    assert live({TopicPartition("t", 3)}, 1, *zeros[1:]) == [0, 3]
+    assert live(set(), *[2] * 9) == list(range(9))
+    directories[0].rename(tmp_path / "t-0.0-delete")
+    assert live(set(), 3, 3, *[2] * 7) == [1]
