@@ -27,7 +27,7 @@ from ts_uploader.workers.task_queues import TaskQueues
 log = structlog.get_logger()
 
 _TICK_SECONDS = 2.0
-_READ_AT_TICK = 4  # positions that were deferred: those of ten thousand partitions within 84 minutes
+_READ_AT_TICK = 2  # positions that were deferred: those of ten thousand partitions within three hours
 _WATCH_SECONDS = 0.5  # between calls of `watch`, each with all partitions: a start finds ten thousand one by one
 
 

@@ -8,7 +8,7 @@ The agent runs four times:
 - `fresh`: nothing is stored, and some partitions have a closed segment to ship. Each position is read by then, and the
   agent's share of a core while nothing changes is measured;
 - `restart`: each partition has a closed segment that is committed. When every position is known, the agent is left
-  alone: its share of a core while nothing changes but that it reads two deferred positions a second, for 84 minutes;
+  alone: its share of a core while nothing changes but that it reads a deferred position a second, for three hours;
   and while each high watermark changes too. Then `/metrics` is read ten
   times. Then half of the led partitions move away, and as many arrive, with commits of another broker (`storm`);
 - `delayed`: the same restart, over a link that adds 30 ms to each request;
