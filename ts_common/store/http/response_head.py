@@ -66,7 +66,8 @@ class WholeResponse(HTTPResponse):
                 read.headers = None  # then the next head is read
                 super().begin()
         finally:
-            read.fp = lines.file
+            if read.fp is lines:  # not closed by an error
+                read.fp = lines.file
 
 
 class _Connection(HTTPConnection):

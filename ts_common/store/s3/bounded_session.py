@@ -5,22 +5,14 @@ reads later, where it does not handle urllib3's errors. This session reads both 
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from botocore.awsrequest import (
-    AWSHTTPConnection,
-    AWSHTTPConnectionPool,
-    AWSHTTPSConnection,
-    AWSHTTPSConnectionPool,
-    AWSResponse,
-)
+from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 from urllib3 import exceptions as http
 
-from ts_common.store.http.response_head import HeadLines, WholeResponse
 from ts_common.store.response_body import read_whole
-
-_LONGEST_LINE: Final = 1 << 16
+from ts_common.store.s3.lean_connection import POOLS
 
 
 def bound(client: Any) -> Any:
@@ -28,40 +20,9 @@ def bound(client: Any) -> Any:
     # No public attribute leads to the session. The event `before-send` can replace it, but not wrap it: proxies,
     # certificates and timeouts would be set up twice. `tests/common/store/test_hostile_answers.py` tests the bound.
     endpoint = client._endpoint
-    endpoint.http_session._pool_classes_by_scheme.update(_POOLS)  # its pools of connections share this
+    endpoint.http_session._pool_classes_by_scheme.update(POOLS)  # its pools of connections share this
     endpoint.http_session = _BoundedSession(endpoint.http_session)
     return client
-
-
-class _WholeHeads:
-    """A part of the SDK's connections, which read the head of each response whole."""
-
-    response_class = WholeResponse
-
-    def _consume_headers(self, fp: Any) -> None:
-        """Read the headers of a response 100. At the end of the connection, the SDK's method reads forever."""
-        lines = HeadLines(fp, begun=True)
-        while lines.readline(_LONGEST_LINE) not in {b"\r\n", b"\n"}:
-            pass
-
-
-class _Connection(_WholeHeads, AWSHTTPConnection):  # type: ignore[misc]
-    pass
-
-
-class _TlsConnection(_WholeHeads, AWSHTTPSConnection):  # type: ignore[misc]
-    pass
-
-
-class _Pool(AWSHTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(AWSHTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-_POOLS: Final = {"http": _Pool, "https": _TlsPool}
 
 
 class _BoundedSession:
