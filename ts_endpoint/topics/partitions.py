@@ -191,6 +191,8 @@ class Partition:
         if self._lost is not None and not self.is_old:
             raise self._lost
         if lists:
+            if self._opening is not None and not self._opening.done():
+                await asyncio.wait([self._opening])  # it may have begun with sealed objects
             self._listed, self._lists_all = 0.0, True
         if self._opening is None or self._opening.done():
             self._opening = asyncio.ensure_future(self._renew_in_turn())
@@ -355,9 +357,11 @@ class Partition:
     ) -> tuple[_Opened, dict[StoredSegment, SegmentCopy]]:
         try:
             sealed = () if self._snapshot is None else self._snapshot.view.sealed
-            catalog = read_with_former(self.store, self.keys, found, seals=not self._lists_all, known=sealed)
+            lists_all = self._lists_all
+            catalog = read_with_former(self.store, self.keys, found, seals=not lists_all, known=sealed)
             view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
-            self._lists_all &= any(isinstance(step, Hole) for step in view.runs(view.start, view.end))
+            if lists_all:
+                self._lists_all = any(isinstance(step, Hole) for step in view.runs(view.start, view.end))
         except LASTING as error:
             lowest, highest = stored_bases(self.store, self.keys) or (0, 0)
             loss = Loss(self.keys.partition, lowest, highest + 1, f"are not shown: {error}", is_open=True)
