@@ -112,6 +112,19 @@ def test_each_request_is_the_one_that_the_sdk_sends(
     assert named == signed_names(fake) - OF_ONE_REQUEST | {"x-amz-date"}
 
 
+@pytest.mark.parametrize(("method", "arguments"), CALLS[2:4])
+def test_a_bucket_whose_name_ends_like_the_key_of_a_rehearsal_is_itself(
+    direct: DirectCalls, fake: FakeServer, method: str, arguments: Mapping[str, Any]
+) -> None:
+    """A listing has no key in its path: it would be one of the bucket `archive-`."""
+    for bucket in ("rehearsal", "archive-rehearsal"):
+        fake.answers = [ok(page([]) if method == "list_objects_v2" else b"")]
+        getattr(direct, method)(Bucket=bucket, **arguments)
+        ours = sent(fake)
+        getattr(direct._client, method)(Bucket=bucket, **arguments)
+        assert ours == sent(fake)
+
+
 @pytest.mark.parametrize("size", [0, 100, (16 << 20) + 1])
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_put_over_http_is_signed_with_the_digest_of_its_body(
