@@ -178,9 +178,10 @@ TAIL_BEHIND = FindingKind(
 TAIL_LEFT = FindingKind(
     "tail-left",
     _INFORMATION,
-    "No index of a live tail leads to some of its objects: an agent was killed during a merge, or its broker was "
-    "removed. Readers ignore them.",
-    "No action is needed: an agent of that broker deletes them. If the broker is removed, delete them below tail/.",
+    "No index of a live tail leads to some of its objects, or no commit names the log of an agent that put nothing for "
+    "a week: an agent was killed during a merge, or its broker was removed. Readers ignore them.",
+    "No action is needed: an agent of that broker deletes them. If the broker is removed and no commit is lost or "
+    "damaged, delete them below tail/: they can have records of deleted topics.",
 )
 SNAPSHOT_DAMAGED = FindingKind(
     "snapshot-damaged",

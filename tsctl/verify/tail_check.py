@@ -4,8 +4,8 @@ The run of closed segments is checked apart. Commits are read again here, becaus
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Final
 
 from awscrt.checksums import crc32c
@@ -37,6 +37,7 @@ from tsctl.verify.findings import Finding
 from tsctl.verify.segment_check import Depth
 
 _ATTEMPTS: Final = 3
+_LEFT_SECONDS: Final = 7 * 86400.0  # without a new object: no commit that names the log was written lately
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,13 @@ class CheckedTail:
     Attributes:
         end: of the view with it; None if it is unknown.
         time: as of `Chain`.
+        logs: that the commit names.
     """
 
     end: int | None = None
     time: int | None = None
     findings: tuple[Finding, ...] = ()
+    logs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,9 @@ class TailCheck:
 
         def check(item: tuple[PartitionKeys, Commit]) -> tuple[str, CheckedTail]:
             keys, commit = item
-            return keys.prefix, self._partition(logs, keys, commit, recorded.get(keys.prefix))
+            live = commit.live
+            named = frozenset[str]() if live is None else frozenset((live.log, *(log for log, _ in live.former)))
+            return keys.prefix, replace(self._partition(logs, keys, commit, recorded.get(keys.prefix)), logs=named)
 
         work = [(keys, each) for keys, each in zip(tailed, commits, strict=True) if isinstance(each, Commit)]
         return dict(in_threads(check, work))
@@ -161,8 +166,11 @@ class TailCheck:
             return "no batch of it is at its position"
         return None
 
-    def logs(self) -> Iterator[Finding]:
-        """Yield the findings on the objects of all logs: foreign names, and what no index leads to.
+    def logs(self, named: Set[str] | None) -> Iterator[Finding]:
+        """Yield the findings on the objects of all logs: foreign names, and what no index or commit leads to.
+
+        Args:
+            named: the logs that commits name; None if a commit could not be read.
 
         Raises:
             StoreUnavailable, AccessDenied, BucketMissing: a request failed.
@@ -174,9 +182,9 @@ class TailCheck:
             if re.fullmatch(LOG_NAME, log) is None:
                 yield from _foreign(log, listed)
                 continue
-            yield from self._log(log, listed)
+            yield from self._log(log, listed, is_named=named is None or log in named)
 
-    def _log(self, log: str, listed: Sequence[ObjectInfo]) -> Iterator[Finding]:
+    def _log(self, log: str, listed: Sequence[ObjectInfo], *, is_named: bool) -> Iterator[Finding]:
         """Yield the findings on one log; its objects were listed before its newest pack is read."""
         prefix, where = self.keys.tail(log), f"tail/{log}"
         names = {info.key.removeprefix(prefix): info for info in listed}
@@ -191,6 +199,8 @@ class TailCheck:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else TAIL_DAMAGED
             yield Finding(kind, where, str(error), _key_of(error))
             return
+        if not is_named and all(info.modified < self.now - _LEFT_SECONDS for info in listed):
+            used = set()
         left = [
             info
             for name, info in names.items()

@@ -198,9 +198,10 @@ class Verifier:
         """Yield the coverages with the live tails, which are read after all commits."""
         now, scope = self._clock(), self._scope
         check = TailCheck(self._store, self._keys, scope.depth, now, now - scope.in_flight_seconds, scope.stuck_seconds)
-        if scope.all_topics:
-            self._findings += check.logs()
         found = check.partitions(self._tailed, self._recorded) if self._tailed else {}
+        if scope.all_topics:
+            named = {log for each in found.values() for log in each.logs}
+            self._findings += check.logs(named if len(found) == len(self._tailed) else None)
         for coverage in coverages:
             tail = found.get(coverage.prefix, CheckedTail())
             findings = (*coverage.findings, *tail.findings)

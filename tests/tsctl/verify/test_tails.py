@@ -1,5 +1,6 @@
 """`verify` on archives with a live tail: it checks indexes and batches, and names what no index leads to."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.commit import Live
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.high_watermarks import End, Ends
-from ts_common.archive.object_keys import pack_name
+from ts_common.archive.object_keys import TAIL_DIRECTORY, pack_name
 from ts_common.model import TopicPartition
 from tsctl.verify.finding_kinds import Severity
 from tsctl.verify.segment_check import Depth
@@ -126,6 +127,20 @@ def test_objects_that_no_index_leads_to_are_named(archive: Archive, tail: MadeTa
     found = only(verify(archive, Depth.LISTING))
     assert (found.kind.code, found.where, found.severity) == ("tail-left", "tail/1", Severity.INFORMATION)
     assert found.detail.startswith("3 objects")  # with the pack that the merge made unnecessary
+
+
+@pytest.mark.parametrize(("days", "expected"), [(8, ["tail-left"]), (6, [])])
+def test_the_log_of_a_removed_broker_is_named_after_a_week(
+    archive: Archive, tmp_path: Path, days: int, expected: list[str]
+) -> None:
+    """No commit names it, but its newest pack leads to its objects. One that a commit names has no finding."""
+    MadeTail(archive).put(entry(archive, "t", 100, batches((100, 110))))
+    MadeTail(archive, log="7").put(entry(archive, "deleted", 0, batches((0, 10))))
+    written = time.time() - days * 86400
+    for info in archive.store.list(archive.keys.cluster_prefix + TAIL_DIRECTORY):
+        os.utime(tmp_path / "store" / info.key, times=(written, written))
+    found = verify(archive, Depth.LISTING).all_findings
+    assert [(each.kind.code, each.where) for each in found] == [(code, "tail/7") for code in expected]
 
 
 @pytest.mark.usefixtures("tail")
