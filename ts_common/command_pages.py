@@ -23,13 +23,15 @@ def _context(app: Typer, name: str) -> Iterator[tuple[Any, Any]]:
 def _commands(command: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield each subcommand with its name and its click context, in the order of the help.
 
-    A command with commands of its own is these.
+    A command with commands of its own is these, and itself if it runs without one.
     """
     for name, inner in command.commands.items():
         with inner.make_context(
             name, [], parent=context, resilient_parsing=True, terminal_width=_WIDTH, max_content_width=_WIDTH
         ) as inner_context:
             if hasattr(inner, "commands"):
+                if inner.invoke_without_command:
+                    yield name, inner, inner_context
                 yield from ((f"{name} {own}", *rest) for own, *rest in _commands(inner, inner_context))
             else:
                 yield name, inner, inner_context

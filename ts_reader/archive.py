@@ -18,6 +18,7 @@ from ts_common.store.shared_stores import shared_store
 from ts_reader.arguments import (
     MEMORY_LIMIT,
     SOURCE,
+    KeysArgument,
     Moment,
     OffsetsArgument,
     PartitionsArgument,
@@ -25,6 +26,7 @@ from ts_reader.arguments import (
     TopicArgument,
     columns_of,
     cut_of,
+    keys_of,
     query_of,
 )
 from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, source_of
@@ -187,6 +189,7 @@ class Archive:
         undecoded: str = "error",
         incarnation: str = "newest",
         view: str = "log",
+        key_equals: KeysArgument = None,
         tail: bool = True,
         mode: str = "FAILFAST",
         corrupt_column: str = CORRUPT_COLUMN,
@@ -224,6 +227,8 @@ class Archive:
             incarnation: of a topic that was deleted and created again: "newest", "oldest", a number from 1, or a
                 topic id.
             view: "latest" returns the newest record of each key, unless it is a tombstone.
+            key_equals: a key or several ones, as bytes, or as text in UTF-8: the scan has only their records, and reads
+                what an index of keys does not leave out. None for all records.
             tail: whether the scan reads live tails: records that no closed segment has yet.
             mode: what corrupt batches do: "FAILFAST", "DROPMALFORMED", or "PERMISSIVE": one row each, with the bytes
                 in `corrupt_column`.
@@ -260,7 +265,7 @@ class Archive:
             self._wording,
         )
         place = replace(self._query(self._place.endpoints[0]), cut=self._cut)
-        query = query_of(given, place, topic, partitions)
+        query = replace(query_of(given, place, topic, partitions), key_equals=keys_of(given, key_equals))
         topics = tuple(query.subscription.assigned or query.subscription.topics)
         decoding = decoding_of(key, value, topics, self._schemas, given)
         names = columns_of(given, columns, decoding.further_columns(query.tolerance.column))

@@ -38,6 +38,7 @@ PartitionsArgument = Iterable[int] | Mapping[str, Iterable[int]] | None
 OffsetArgument = int | str
 OffsetsArgument = OffsetArgument | Mapping[int, OffsetArgument] | Mapping[str, Mapping[int, OffsetArgument]]
 Moment = date | str | int
+KeysArgument = str | bytes | Iterable[str | bytes] | None
 TimestampArgument = Moment | Mapping[int, Moment] | Mapping[str, Mapping[int, Moment]] | None
 
 
@@ -85,6 +86,17 @@ def _bound(given: Given, side: str, topics: Sequence[str], edge: Edge) -> Bound:
     if timestamp in given and offsets in given and given.value(offsets) != edge.value:
         given.problems.append(f"{offsets} and {timestamp}: give one of the two")
     return bound_of(given, side, topics, [edge]) or edge
+
+
+def keys_of(given: Given, keys: KeysArgument) -> frozenset[bytes] | None:
+    """Return the keys of `key_equals` of `ts_reader.Archive.scan`; problems are in `given`."""
+    if keys is None:
+        return None
+    several: list[object] = list(keys) if isinstance(keys, Iterable) and not isinstance(keys, str | bytes) else [keys]
+    found = [key.encode() if isinstance(key, str) else key for key in several]
+    if wrong := [key for key in found if not isinstance(key, bytes)]:
+        given.problems.append(f"key_equals: {wrong[0]!r} is no key; bytes or a text are expected")
+    return frozenset(key for key in found if isinstance(key, bytes))
 
 
 def cut_of(moment: Moment, unproven: str, topics: Sequence[str] | None) -> Cut:

@@ -26,6 +26,7 @@
     ts-uploader~cluster~<cluster>/meta/cluster/20261129T1500Z.json.gz  a snapshot of the cluster's metadata; or groups/
     ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
     ts-uploader~cluster~<cluster>/tail/<log>/packs/<12 hex>            a pack of the live tail; merged/<n>-<nonce>
+    ts-uploader~cluster~<cluster>/find/<topic>[~<topic id>]/<run>/     an index of keys: <xx>.parquet, objects.parquet
     ts-uploader~cluster~<cluster>/restored.json                        which topics a restore continued from elsewhere
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
@@ -66,6 +67,7 @@ META_DIRECTORY = "meta/"
 RESTORED_NAME = "restored.json"
 TAIL_DIRECTORY = "tail/"
 PACKS_DIRECTORY = "packs/"
+FIND_DIRECTORY = "find/"
 REPAIRS_DIRECTORY = "repairs/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -344,6 +346,14 @@ class ClusterKeys:
     def tail(self, log: str) -> str:
         """Return the common prefix of a log of packs."""
         return f"{self.tails}{log}/"
+
+    def find(self, incarnation: str) -> str:
+        """Return the common prefix of the index of an incarnation's keys; agents may not write below it.
+
+        Args:
+            incarnation: its directory, as `PartitionKeys.incarnation`.
+        """
+        return f"{self.cluster_prefix}{FIND_DIRECTORY}{incarnation}/"
 
     @property
     def repairs(self) -> str:

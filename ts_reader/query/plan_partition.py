@@ -14,7 +14,7 @@ from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.partition_view import PartitionView
-from ts_common.archive.plan import Hole
+from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.sealed_objects import ABSENT
 from ts_common.archive.sealed_ranges import Part, SealedRun, as_ranges
 from ts_common.errors import ObjectFrozen
@@ -22,6 +22,7 @@ from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_reader.find.rules import Window
 from ts_reader.query.bounds import Bounds, Loss, find_bounds, loss_of, reads_anything
 from ts_reader.query.filters import BEYOND, EVERYTHING, LOWEST, QueryFilters, Ranges, intersection
 from ts_reader.query.frozen import Span, explain, frozen_of, ranges_of
@@ -58,11 +59,13 @@ def plan_partition(
     query: Query,
     filters: QueryFilters = EVERYTHING,
     hidden_by_cut: Sequence[AbortedTransaction] = (),
+    found: Iterable[Window] | None = None,
 ) -> PartitionPlan:
     """Return what a query reads of a partition.
 
     Args:
         hidden_by_cut: the transactions that the query's cut does not show, without the aborted ones.
+        found: windows of offsets that have the query's keys in any copy of a segment; None for all offsets.
 
     Raises:
         ObjectFrozen: a frozen segment decides what is read. `splits_of` checks the others.
@@ -70,7 +73,7 @@ def plan_partition(
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and timestamps.
     """
     try:
-        return _plan_partition(store, view, query, filters, hidden_by_cut)
+        return _plan_partition(store, view, query, filters, hidden_by_cut, found)
     except ObjectFrozen as error:  # of a segment whose timestamps or markers decide what is read
         named = ranges_of(view, _span(query, view.partition))
         # It can be outside of the query's offsets: markers of their transactions follow them.
@@ -109,6 +112,7 @@ def _plan_partition(
     query: Query,
     filters: QueryFilters,
     hidden_by_cut: Sequence[AbortedTransaction],
+    found: Iterable[Window] | None,
 ) -> PartitionPlan:
     if (loss := loss_of(view)) is not None:
         none = Bounds(view.start, view.start)
@@ -126,11 +130,19 @@ def _plan_partition(
     times = filters.milliseconds
     if query.cut is not None:
         times = intersection(times, ((LOWEST, query.cut.milliseconds + 1),))
-    ranges = as_ranges(tuple(prune_by_time(store, (part for part in parts if not isinstance(part, Hole)), times)))
+    read = tuple(prune_by_time(store, (part for part in parts if not isinstance(part, Hole)), times))
+    ranges = as_ranges(read if found is None else tuple(_with_keys(read, found)))
     if not query.tolerance.fails:
         ranges = tuple(view.with_spares(ranges))
     aborted = apart((*hidden.transactions, *hidden_by_cut)) if hidden_by_cut else hidden.transactions
     return PartitionPlan(view, bounds, PartitionRanges(ranges, aborted), losses)
+
+
+def _with_keys(parts: Sequence[Part], found: Iterable[Window]) -> Iterator[Part]:
+    """Yield what can have the query's keys. No index has live tails, nor a copy whose records reach into the next."""
+    unknown = (part for part in parts if isinstance(part, ReadRange) and (part.is_tail or part.before is not None))
+    windows = union((*found, *((part.start, part.end) for part in unknown)))
+    yield from (part for part in clipped(parts, windows) if not isinstance(part, Hole))
 
 
 def _shown(store: ObjectStore, view: PartitionView, query: Query) -> PartitionView:

@@ -19,9 +19,11 @@ from ts_common.archive.plan import ReadRange
 from ts_common.archive.sealed_ranges import SealedRun, parts_of
 from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.view import open_view
+from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
+from ts_reader.find.rules import Found, Window, together
 from ts_reader.query.bounds import Loss, check_losses, check_named_partitions, loss_of
 from ts_reader.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_all_ends
 from ts_reader.query.filters import EVERYTHING, QueryFilters
@@ -50,6 +52,7 @@ class QueryPlan:
         all_segments: the number of committed `.log` objects of the topics, and of the entries of their tails.
         bytes: the number of bytes to read at most.
         all_bytes: the bytes of all of these.
+        found: what the indexes of keys had; None for a query without keys.
     """
 
     splits: tuple[Split, ...]
@@ -59,6 +62,7 @@ class QueryPlan:
     all_segments: int
     bytes: int
     all_bytes: int
+    found: Found | None = None
 
 
 def plan_everywhere(query: Query, filters: QueryFilters = EVERYTHING) -> QueryPlan:
@@ -79,6 +83,7 @@ def plan_everywhere(query: Query, filters: QueryFilters = EVERYTHING) -> QueryPl
         all_segments=sum(plan.all_segments for plan in plans),
         bytes=sum(plan.bytes for plan in plans),
         all_bytes=sum(plan.all_bytes for plan in plans),
+        found=together([plan.found for plan in plans if plan.found is not None]),
     )
 
 
@@ -169,8 +174,18 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
         others, more = other_catalogs(store, query, query.cut, {view.partition for view in views})
         beside = opened(more)
         cut = plan_cut(store, query, query.cut, (*topics, *others), [*views, *beside], ends, filters)
+    found_keys, windows = None, dict[TopicPartition, tuple[Window, ...]]()
+    if query.key_equals is not None:
+        from ts_reader.find.lookup import look_up  # noqa: PLC0415  (pyarrow, only for keys)
+
+        found_keys, windows = look_up(store, views, query.key_equals)
+
+    def plan_of(view: PartitionView) -> PartitionPlan:
+        hidden = cut.hidden.get(view.partition, ())
+        return plan_partition(store, view, query, filters, hidden, windows.get(view.partition))
+
     plans = in_threads(
-        lambda view: plan_partition(store, view, query, filters, cut.hidden.get(view.partition, ())),
+        plan_of,
         views,
         step="offsets",
     )
@@ -180,7 +195,7 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     has_end = query.end is not Edge.LATEST or query.cut is not None
     splits = splits_of(store, [plan.read for plan in plans], query, ends_at_damage=not has_end)
     warnings = (*_warnings(query, topics, views), *sorted(damaged or ()), *cut.warnings)
-    return _total(plans, splits, warnings, losses, found)
+    return replace(_total(plans, splits, warnings, losses, found), found=found_keys)
 
 
 def tails_of(store: ObjectStore, query: Query, known: TailLogs | None = None) -> TailLogs | None:
@@ -252,6 +267,7 @@ def splits_of(
             until=until,
             scan=scan,
             ends_at_damage=ends_at_damage,
+            key_equals=query.key_equals,
         )
         for split in splits
     )

@@ -231,6 +231,7 @@ class Query:
         wording: the names in messages.
         cut: the moment that the query shows; then `read_committed` is true. None for no moment.
         tail: whether the query reads live tails.
+        key_equals: the keys of its rows, any of them; None for all rows, also those without a key.
     """
 
     location: str
@@ -252,6 +253,7 @@ class Query:
     wording: Wording = PYTHON
     cut: Cut | None = None
     tail: bool = False
+    key_equals: frozenset[bytes] | None = None
 
     @property
     def keys(self) -> ClusterKeys:

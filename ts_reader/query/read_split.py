@@ -5,11 +5,12 @@ bytes between two of them, and each CRC is checked. Records are decompressed onl
 suffice. Ranges of several copies, tolerant queries, cuts and the newest records of keys are decoded as for their rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import ObjectFrozen
@@ -30,6 +31,7 @@ from ts_reader.reading.segment_reader import SegmentReader
 # Bytes of a corrupt place in its row: enough to identify it; the object holds all of it.
 RAW_BYTES: Final = 64 << 10
 _COLUMNS = ("offset", MILLISECONDS)
+_KEY: Final = "key"
 _NO_FIELDS = Projection(key=False, value=False, headers=False)
 
 _Other = TypeVar("_Other")
@@ -83,7 +85,7 @@ def _rows_of(store: ObjectStore, split: Split, names: Sequence[str], memory: Mem
                 ends_at_damage=split.ends_at_damage,
             )
 
-        return rows_until(split.until, names, read_rows)
+        return _shown(split, names, read_rows)
     return _read_tolerantly(store, split, names)
 
 
@@ -109,7 +111,7 @@ def _reader(store: ObjectStore, split: Split) -> Read:
             )
             yield from (rows for rows in found if isinstance(rows, pa.RecordBatch))
 
-        return rows_until(split.until, names, read_rows)
+        return _shown(split, names, read_rows)
 
     return read
 
@@ -122,7 +124,7 @@ def _read_tolerantly(store: ObjectStore, split: Split, names: Sequence[str]) -> 
     def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch | Corruption]:
         return read_intact_rows(store, split.ranges, wanted, split.aborted, limit=split.limit, scan=split.scan)
 
-    for found in rows_until(split.until, plain, read_rows):
+    for found in _shown(split, plain, read_rows):
         if isinstance(found, pa.RecordBatch):
             yield found if place is None else _with(found, place, names, pa.nulls(found.num_rows, pa.binary()))
         elif place is not None:
@@ -148,6 +150,33 @@ def _raw(store: ObjectStore, found: Corruption) -> bytes:
     """Return the bytes of a corrupt place; empty if the object ends before it."""
     end = min(found.end_position, found.position + RAW_BYTES)
     return found.copy.read(store, found.position, end) if end > found.position else b""
+
+
+def _shown(split: Split, names: Sequence[str], read: _ReadColumns[_Other]) -> Iterator[pa.RecordBatch | _Other]:
+    """Yield the rows that a split shows: up to its moment, and with its keys; raise as `read`."""
+    return rows_until(split.until, names, lambda wanted: rows_with(split.key_equals, wanted, read))
+
+
+def rows_with(
+    keys: Collection[bytes] | None, names: Sequence[str], read: _ReadColumns[_Other]
+) -> Iterator[pa.RecordBatch | _Other]:
+    """Yield the rows with one of some keys, and nothing else: what is no record batch has no key.
+
+    Args:
+        keys: None for all rows, and what is no record batch.
+
+    Raises:
+        what `read` raises.
+    """
+    if keys is None:
+        yield from read(names)
+        return
+    wanted, has_key = pa.array(sorted(keys), pa.binary()), _KEY in names
+    for rows in read(names if has_key else [*names, _KEY]):
+        if isinstance(rows, pa.RecordBatch):
+            kept = rows.filter(pc.is_in(rows.column(_KEY), value_set=wanted))
+            if kept.num_rows:
+                yield kept if has_key else kept.select(list(names))
 
 
 def rows_until(
@@ -191,7 +220,8 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
     """
     totals = Totals()
     can_end = split.ends_at_damage and any(part.is_tail for part in split.ranges)
-    if split.view is View.LATEST or not split.tolerance.fails or split.until is not None or can_end:
+    is_chosen = split.view is View.LATEST or split.until is not None or split.key_equals is not None
+    if is_chosen or not split.tolerance.fails or can_end:
         names = _COLUMNS if corrupt_column is None else (*_COLUMNS, corrupt_column)
         for rows in read_split(store, split, names):
             totals.add(_of_rows(rows))

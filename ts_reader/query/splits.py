@@ -45,6 +45,7 @@ class Split:
         scan: identifies the query, whose tasks log some events once.
         ends_at_damage: whether a damaged entry of the live tail ends the rows before it, with a warning: the query has
             no end of its own.
+        key_equals: as of `ts_reader.query.query.Query`.
     """
 
     location: str
@@ -58,6 +59,7 @@ class Split:
     until: int | None = None
     scan: str = field(default="", compare=False)
     ends_at_damage: bool = False
+    key_equals: frozenset[bytes] | None = None
 
 
 def bytes_of(part: ReadRange) -> int:

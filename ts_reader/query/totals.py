@@ -71,7 +71,8 @@ def known_totals(splits: Sequence[Split], detail: Detail) -> tuple[dict[TopicPar
 
 def _is_log(split: Split) -> bool:
     """Return whether the rows of a split are all its records, and damage ends the read."""
-    return split.view is View.LOG and split.tolerance.fails and split.until is None
+    is_whole = split.until is None and split.key_equals is None
+    return is_whole and split.view is View.LOG and split.tolerance.fails
 
 
 def _joined(

@@ -1,0 +1,162 @@
+"""Look keys up in the indexes of some views: the offsets that can have them, and what no index covers.
+
+An index that cannot be read, or a part of it, is one that is not there: its objects are read.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import structlog
+
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.partition_view import PartitionView
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_reader.decode.hashed_key import HashedKey, hashed
+from ts_reader.find.rules import Certificate, Entry, Found, Window, allowed, entry_of, window_of, windows_of
+from ts_reader.find.runs import Run, file_of, period_of, read_pairs, read_run
+from ts_reader.reading.parallel import in_threads
+
+_LOST: Final = (ObjectNotFound, CorruptData, NewerFormat, ObjectFrozen, AccessDenied)
+
+_T = TypeVar("_T")
+
+log = structlog.get_logger("ts_reader")
+
+
+def look_up(
+    store: ObjectStore, views: Sequence[PartitionView], keys: Collection[bytes]
+) -> tuple[Found, dict[TopicPartition, tuple[Window, ...]]]:
+    """Return what the indexes of a store cover, and by partition the offsets that can have keys, in any order.
+
+    Args:
+        store: of the views; a view of a partition that was restored from another store has no copies there.
+        views: of any topics.
+
+    Raises:
+        StoreUnavailable, BucketMissing: from the store.
+    """
+    wanted = [hashed(key) for key in sorted(set(keys))]
+    places = {(part.keys.cluster, part.keys.incarnation) for view in views for part in view.parts}
+    indexes = dict(zip(places, in_threads(lambda place: read_runs(store, *place), places), strict=True))
+    covered: list[_Covered] = []
+    windows: dict[TopicPartition, list[Window]] = {view.partition: [] for view in views}
+    unindexed = unindexed_bytes = indexed = 0
+    known: dict[tuple[int, Certificate], frozenset[HashedKey]] = {}
+    for view in views:
+        runs = {part.keys: indexes[part.keys.cluster, part.keys.incarnation] for part in view.parts}
+        for copy in view.copies:
+            run, entry = _newest(copy, runs[copy.keys])
+            if run is None or entry is None:
+                windows[view.partition].append(window_of(copy))
+                unindexed += 1
+                unindexed_bytes += copy.segment.size
+                continue
+            indexed += 1
+            case = copy.keys.partition.partition, entry.certificate
+            if case not in known:
+                known[case] = allowed(copy, entry, wanted)
+            if known[case]:
+                covered.append(_Covered(view.partition, copy, run, entry, known[case]))
+    hits = _read_hits(store, covered)
+    for each in covered:
+        windows[each.partition] += windows_of(each.entry, each.parts(hits))
+    runs_read = sum(map(len, indexes.values()))
+    found = Found(indexed, indexed - len(covered), unindexed, unindexed_bytes, runs_read)
+    return found, {partition: tuple(each) for partition, each in windows.items()}
+
+
+def read_runs(store: ObjectStore, cluster: ClusterKeys, incarnation: str) -> list[Run]:
+    """Return the runs of an index that can be read, newest first.
+
+    Args:
+        incarnation: as of `ClusterKeys.find`.
+
+    Raises:
+        StoreUnavailable, BucketMissing: from the store.
+    """
+    prefix = cluster.find(incarnation)
+    listed = _unless_lost(prefix, lambda: [name.rstrip("/") for name in store.list_directories(prefix)]) or []
+    names = [name for name in listed if period_of(name) is not None]
+    found = in_threads(lambda name: _unless_lost(prefix + name, lambda: read_run(store, prefix, name)), names)
+    return sorted((run for run in found if run is not None), key=lambda run: run.modified, reverse=True)
+
+
+def _unless_lost(what: str, read: Callable[[], _T]) -> _T | None:
+    """Return what a call returns; None if an index or a part of it cannot be read, which is logged."""
+    try:
+        return read()
+    except ObjectNotFound:  # a run that is not finished, or that was merged into another one
+        return None
+    except _LOST as error:
+        log.warning("index_of_keys_unusable", index=what, reason=str(error), message="what it covers is read instead")
+        return None
+
+
+def _newest(copy: SegmentCopy, runs: Iterable[Run]) -> tuple[Run | None, Entry | None]:
+    """Return the run and the entry of a copy; an entry with parts before one with the certificate alone."""
+    best: tuple[Run | None, Entry | None] = None, None
+    for run in runs:
+        entry = entry_of(copy, run.entries)
+        if entry is not None and entry.parts:
+            return run, entry
+        if entry is not None and best[0] is None:
+            best = run, entry
+    return best
+
+
+_Places = Mapping[int, Sequence[int]]
+_Hits = Mapping[tuple[str, str], Mapping[int, _Places] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Covered:
+    """A copy that an index covers, and that can have some of the keys."""
+
+    partition: TopicPartition
+    copy: SegmentCopy
+    run: Run
+    entry: Entry
+    keys: frozenset[HashedKey]
+
+    def parts(self, hits: _Hits) -> set[int] | None:
+        """Return the parts that the index has of the keys; None if it cannot tell."""
+        if not self.entry.parts:
+            return None
+        row = self.run.rows[self.entry_identity]
+        parts: set[int] = set()
+        for key in self.keys:
+            file = hits[self.run.prefix, file_of(key.place)]
+            if file is None:
+                return None
+            parts.update(file.get(row, {}).get(key.place, ()))
+        return parts
+
+    @property
+    def entry_identity(self) -> tuple[str, str, int, str]:
+        segment = self.copy.segment
+        return self.copy.keys.directory, segment.name.stem, segment.size, segment.etag or ""
+
+
+def _read_hits(store: ObjectStore, covered: Iterable[_Covered]) -> _Hits:
+    """Return the parts by file of a run, number of an object, and place; None for a file that cannot be read."""
+    wanted: dict[tuple[str, str], tuple[Run, set[int]]] = {}
+    for each in covered:
+        for key in each.keys if each.entry.parts else ():
+            digits = file_of(key.place)
+            wanted.setdefault((each.run.prefix, digits), (each.run, set()))[1].add(key.place)
+
+    def read(item: tuple[tuple[str, str], tuple[Run, set[int]]]) -> Mapping[int, _Places] | None:
+        (prefix, digits), (run, places) = item
+        pairs = _unless_lost(f"{prefix}{digits}", lambda: read_pairs(store, run, digits, places))
+        if pairs is None:
+            return None
+        found: dict[int, dict[int, list[int]]] = {}
+        for place, row, part in zip(pairs.place.tolist(), pairs.row.tolist(), pairs.part.tolist(), strict=True):
+            found.setdefault(row, {}).setdefault(place, []).append(part)
+        return found
+
+    return dict(zip(wanted, in_threads(read, wanted.items()), strict=True))

@@ -1,0 +1,327 @@
+"""Runs of an index: their names and their stored form, plain Parquet.
+
+A run of a topic's incarnation has the objects of `objects.parquet`, and of their keys one file for each beginning of
+their hash: `<xx>.parquet` has the places (`HashedKey.place`) that begin with the byte `xx`, ascending.
+
+====================  ==================================================================================
+`objects.parquet`     `directory`, `stem`, `size`, `etag`: the `.log`; `base`, `end`: its coverage; `parts`: of its
+                      offsets that the files name, 0 if they lack it; `murmur2`, `crc32`, `fnv1a`: `Certificate`
+`<xx>.parquet`        `h`: place; `s`: number of the row of `objects.parquet`; `p`: part, -1 for all
+====================  ==================================================================================
+
+`objects.parquet` is put last, where none exists, so a listing with it shows a whole run. Its metadata has the ETag of
+each file: another file of that name is none of this run.
+"""
+
+import io
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ts_common.archive.small_objects import checked, get_small
+from ts_common.errors import CorruptData
+from ts_common.format_version import VERSION, check_version
+from ts_common.json_objects import decoding
+from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
+from ts_reader.decode.hashed_key import PLACE_BITS
+from ts_reader.decode.kernel_source import Int64s
+from ts_reader.find.rules import PARTS, WHOLE, Certificate, Entry, Identity
+from ts_reader.reading.parallel import in_threads
+
+OBJECTS_NAME: Final = "objects.parquet"
+_SUFFIX: Final = ".parquet"
+_FILE_BITS: Final = PLACE_BITS - 8
+FILES: Final = tuple(f"{number:02x}" for number in range(1 << 8))
+_GROUP_ROWS: Final = 1 << 16
+# Any identity that may write there can store more.
+_MOST_OBJECTS_BYTES: Final = 256 << 20
+_MOST_OBJECTS: Final = 4_000_000
+_MOST_GROUP_ROWS: Final = 1 << 20
+_MOST_GROUP_BYTES: Final = 64 << 20
+_WHOLE_BYTES: Final = 1 << 20  # a smaller file is read in one request
+_ABOUT: Final = b"ts-find"
+_NAME: Final = re.compile(r"([0-9]{4}(?:[0-9]{2}){0,2})-[0-9a-f]{8}")
+_NUMBERS: Final = ("size", "base", "end", "parts", "murmur2", "crc32", "fnv1a")
+_SCHEMA: Final = pa.schema(
+    [pa.field(name, pa.string(), False) for name in ("directory", "stem", "etag")]
+    + [pa.field(name, pa.int64(), False) for name in _NUMBERS]
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Places of keys in objects: arrays of the same length.
+
+    Attributes:
+        place: int64, as `HashedKey.place`.
+        row: int64, the number of the object in its run.
+        part: int64, as of `Entry.window`.
+    """
+
+    place: Int64s
+    row: Int64s
+    part: Int64s
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def where(self, chosen: Any) -> "Pairs":
+        """Return those that a mask or an order of numpy chooses."""
+        return Pairs(self.place[chosen], self.row[chosen], self.part[chosen])
+
+
+def joined(pairs: Iterable[Pairs]) -> Pairs:
+    """Return all pairs, ascending by place."""
+    found = list(pairs)
+    empty = np.empty(0, np.int64)
+    columns = (np.concatenate([empty, *(getattr(each, name) for each in found)]) for name in ("place", "row", "part"))
+    whole = Pairs(*columns)
+    return whole.where(np.lexsort((whole.row, whole.place)))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of an index.
+
+    Attributes:
+        prefix: of its keys, with the name and a slash.
+        entries: what it has of each object.
+        rows: the number of each object in it.
+        files: its files by the two digits, each with its size and its ETag.
+        replaces: names of the runs that were merged into it.
+        modified: when it was finished, seconds since the epoch by the store's clock.
+    """
+
+    name: str
+    prefix: str
+    entries: Mapping[Identity, Entry]
+    rows: Mapping[Identity, int]
+    files: Mapping[str, tuple[int, str]]
+    replaces: tuple[str, ...] = ()
+    modified: float = field(default=0.0, compare=False)
+
+
+def period_of(name: str) -> str | None:
+    """Return the year, month or day of a run, as in 20261130, by its name; None for another name."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else match[1]
+
+
+def file_of(place: int) -> str:
+    """Return the two digits of the file that has a place."""
+    return FILES[place >> _FILE_BITS]
+
+
+def read_run(store: ObjectStore, prefix: str, name: str) -> Run:
+    """Return a run of an index.
+
+    Args:
+        prefix: of the keys of the index.
+
+    Raises:
+        ObjectNotFound: it has no `objects.parquet`: it is not finished, or was removed.
+        CorruptData, NewerFormat: it cannot be read.
+        ObjectFrozen, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    key = f"{prefix}{name}/{OBJECTS_NAME}"
+    data, info = get_small(store, key, _MOST_OBJECTS_BYTES)
+    with _parsing(key):
+        stored = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        if stored.metadata.num_rows > _MOST_OBJECTS:
+            raise ValueError(f"{stored.metadata.num_rows} objects")
+        about = json.loads(stored.schema_arrow.metadata[_ABOUT])
+        check_version(about, key)
+        columns = stored.read().select(_SCHEMA.names).cast(_SCHEMA).to_pydict()
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        identities = [(row["directory"], row["stem"], row["size"], row["etag"]) for row in rows]
+        entries = {identity: _entry(row) for identity, row in zip(identities, rows, strict=True)}
+        files = {str(each): (int(size), str(etag)) for each, (size, etag) in about["files"].items()}
+        numbers = {identity: number for number, identity in enumerate(identities)}
+        if len(numbers) < len(rows):
+            raise ValueError("an object is there twice")
+        replaces = tuple(map(str, about["replaces"]))
+        return Run(name, f"{prefix}{name}/", entries, numbers, files, replaces, info.modified)
+
+
+def _entry(row: Mapping[str, int]) -> Entry:
+    base, end, parts = row["base"], row["end"], row["parts"]
+    certificate = Certificate(row["murmur2"], row["crc32"], row["fnv1a"])
+    if not (0 <= base < end and parts in (0, PARTS) and min(row[name] for name in _NUMBERS[-3:]) >= 0):
+        raise ValueError(f"an entry {dict(row)}")
+    return Entry(base, end, parts, certificate)
+
+
+def put_file(store: ObjectStore, prefix: str, digits: str, pairs: Pairs) -> tuple[int, str]:
+    """Put a file of a run where none exists; return its size and its ETag.
+
+    Args:
+        prefix: of the run.
+        pairs: those with these digits, ascending by place.
+
+    Raises:
+        PreconditionFailed, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    columns = {"h": pairs.place, "s": pairs.row.astype(np.int32), "p": pairs.part.astype(np.int16)}
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.table(columns),
+        buffer,
+        row_group_size=_GROUP_ROWS,
+        column_encoding={"h": "DELTA_BINARY_PACKED"},
+        use_dictionary=["s", "p"],
+        compression="none",
+        write_page_checksum=True,
+    )
+    data = buffer.getvalue()
+    return len(data), store.put(f"{prefix}{digits}{_SUFFIX}", data, condition=IfAbsent()).etag
+
+
+def put_files(store: ObjectStore, prefix: str, pairs: Pairs) -> dict[str, tuple[int, str]]:
+    """Put the files of a run where none exist; return what `Run.files` has; raise as `put_file`."""
+    bounds = np.searchsorted(pairs.place, np.arange((1 << 8) + 1, dtype=np.int64) << _FILE_BITS)
+    chosen = [(digits, slice(bounds[at], bounds[at + 1])) for at, digits in enumerate(FILES)]
+    wanted = [(digits, pairs.where(rows)) for digits, rows in chosen if rows.start < rows.stop]
+    found = in_threads(lambda each: put_file(store, prefix, *each), wanted)
+    return {digits: file for (digits, _), file in zip(wanted, found, strict=True)}
+
+
+def put_objects(
+    store: ObjectStore,
+    prefix: str,
+    entries: Iterable[tuple[Identity, Entry]],
+    files: Mapping[str, tuple[int, str]],
+    replaces: Sequence[str] = (),
+) -> None:
+    """Finish a run whose files are put: put its `objects.parquet` where none exists.
+
+    Args:
+        prefix: of the run.
+        entries: in the order of the rows that its files name.
+        replaces: as of `Run`.
+
+    Raises:
+        CorruptData: it would be larger than readers accept.
+        PreconditionFailed, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    rows = [
+        {
+            **dict(zip(("directory", "stem", "size", "etag"), identity, strict=True)),
+            "base": entry.base,
+            "end": entry.end,
+            "parts": entry.parts,
+            **{name: getattr(entry.certificate, name) for name in _NUMBERS[-3:]},
+        }
+        for identity, entry in entries
+    ]
+    about = {"version": VERSION, "files": files, "replaces": [*replaces]}
+    schema = _SCHEMA.with_metadata({_ABOUT: json.dumps(about).encode()})
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema), buffer, write_page_checksum=True)
+    key = f"{prefix}{OBJECTS_NAME}"
+    store.put(key, checked(buffer.getvalue(), key, _MOST_OBJECTS_BYTES), condition=IfAbsent())
+
+
+def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int] | None = None) -> Pairs:
+    """Return the pairs of a run's file.
+
+    Args:
+        digits: of the file; a run without the file has no key there.
+        places: the wanted ones; None for all.
+
+    Raises:
+        ObjectNotFound: the file was removed.
+        CorruptData: it cannot be read, or is another file.
+        ObjectFrozen, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    if digits not in run.files:
+        return joined(())
+    key, (size, etag) = f"{run.prefix}{digits}{_SUFFIX}", run.files[digits]
+    source = _Stored(store, key, size, etag)
+    wanted = None if places is None else np.array(sorted(places), np.int64)
+    found = []
+    with _parsing(key):
+        stored = pq.ParquetFile(
+            source if size > _WHOLE_BYTES else io.BytesIO(source.read()),
+            pre_buffer=True,
+            page_checksum_verification=True,
+        )
+        for number in range(stored.metadata.num_row_groups):
+            group = stored.metadata.row_group(number)
+            if group.num_rows > _MOST_GROUP_ROWS or group.total_byte_size > _MOST_GROUP_BYTES:
+                raise ValueError(f"a group of {group.num_rows} rows")
+            statistics = group.column(0).statistics
+            if wanted is not None and statistics is not None and statistics.has_min_max:
+                first = int(np.searchsorted(wanted, statistics.min))
+                if first == len(wanted) or wanted[first] > statistics.max:
+                    continue
+            table = stored.read_row_group(number, columns=["h", "s", "p"])
+            pairs = Pairs(*(table[name].to_numpy().astype(np.int64) for name in ("h", "s", "p")))
+            found.append(pairs if wanted is None else pairs.where(np.isin(pairs.place, wanted)))
+        pairs = joined(found)
+        if len(pairs) and not (
+            pairs.row.min() >= 0
+            and pairs.row.max() < len(run.rows)
+            and pairs.part.min() >= WHOLE
+            and pairs.part.max() < PARTS
+        ):
+            raise ValueError("it names an object or a part that the run does not have")
+        return pairs
+
+
+class _Stored(io.RawIOBase):
+    """A file of a run as a file of Python, read by ranges.
+
+    Raises:
+        CorruptData: from a read: it has another ETag, or fewer bytes.
+    """
+
+    def __init__(self, store: ObjectStore, key: str, size: int, etag: str) -> None:
+        self._store = store
+        self._key = key
+        self._size = size
+        self._etag = etag
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+        return self._size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
+        if end <= self._at:
+            return b""
+        data, info = self._store.get(self._key, ByteRange(self._at, end))
+        if info.etag != self._etag or len(data) != end - self._at:
+            raise CorruptData(f"{self._key}: ETag {info.etag}; its run has {self._etag}")
+        self._at = end
+        return data
+
+
+@contextmanager
+def _parsing(key: str) -> Iterator[None]:
+    """Raise `CorruptData` for each error of Arrow and of a value."""
+    try:
+        with decoding(key, "a file of an index of keys"):
+            yield
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptData(f"{key}: not a file of an index of keys: {error}") from error

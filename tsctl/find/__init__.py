@@ -1,0 +1,1 @@
+"""Building, merging and clearing the index of keys."""
