@@ -88,7 +88,7 @@ def _bound(given: Given, side: str, topics: Sequence[str], edge: Edge) -> Bound:
     return bound_of(given, side, topics, [edge]) or edge
 
 
-def keys_of(given: Given, keys: KeysArgument) -> frozenset[bytes] | None:
+def keys_of(given: Given, keys: object) -> frozenset[bytes] | None:
     """Return the keys of `key_equals` of `ts_reader.Archive.scan`; problems are in `given`."""
     if keys is None:
         return None

@@ -9,6 +9,7 @@ import pyarrow as pa
 from ts_common.model import TopicPartition
 from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.execution.scheduler import Progress
+from ts_reader.find.rules import Found
 from ts_reader.planned_query import ArrowRows, Estimate, PlannedQuery
 from ts_reader.query.query import Query
 from ts_reader.query.splits import Split
@@ -112,6 +113,11 @@ class Scan(ArrowRows):
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         return self._planned.estimate()
+
+    @property
+    def found(self) -> Found | None:
+        """What indexes cover of a scan of keys; None for another scan. This plans it, and raises as `estimate`."""
+        return self._planned.plan.found
 
     @property
     def warnings(self) -> tuple[str, ...]:

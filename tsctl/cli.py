@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "report": ("report", "report"),
     "gaps": ("gaps", "gaps"),
     "cat": ("cat", "cat"),
+    "find": ("find", "find"),
     "get": ("get", "get"),
     "thaw": ("thaw", "thaw"),
     "consume": ("consume", "consume"),

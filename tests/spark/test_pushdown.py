@@ -25,6 +25,7 @@ from structlog.testing import capture_logs
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import batches, steps
+from tests.made_views import view_of
 from tests.spark.archives import Archive
 from tests.spark.pushed import at, offsets, planned
 from ts_common.archive.object_keys import SegmentName
@@ -35,6 +36,7 @@ from ts_reader.query.filters import EVERYTHING
 from ts_spark.options.filters import OPTION, filters_are_handed_over, query_filters
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
+from tsctl.find.building import build, lacking
 
 BEYOND = 1 << 63
 
@@ -155,6 +157,19 @@ def test_offsets_narrow_what_is_read(three: Archive) -> None:
     assert (plan.segments, plan.all_segments) == (1, 3)
     assert plan.bytes < plan.all_bytes / 20
     assert offsets(three, GreaterThan(("offset",), 300)) == []
+
+
+def test_keys_narrow_what_is_read(three: Archive) -> None:
+    """Certificates of an index leave out segments that cannot have a key; Spark's In and EqualTo return equal rows."""
+    found = [row["key"] for row in rows(three, EqualTo(("offset",), 150))]
+    same = [row["offset"] for row in rows(three) if row["key"] == found[0]]
+    assert build(three.store, three.keys.find("t"), lacking(view_of(three), []), most_share=100).objects == 3
+    assert offsets(three, EqualTo(("key",), bytearray(found[0]))) == same
+    assert offsets(three, In(("key",), (found[0], None, b"nobody"))) == same
+    assert offsets(three, In(("key",), (found[0], b"nobody")), In(("key",), (b"nobody",))) == []
+    assert offsets(three, EqualTo(("key",), "text"), LessThan(("offset",), 3)) == [0, 1, 2]
+    plan = planned(three, EqualTo(("key",), found[0]))
+    assert (plan.segments, plan.all_segments) == (len({offset // 100 for offset in same}), 3)
 
 
 def test_offsets_near_each_other_are_read_together(three: Archive) -> None:

@@ -123,22 +123,16 @@ class _Covered:
     keys: frozenset[HashedKey]
 
     def parts(self, hits: _Hits) -> set[int] | None:
-        """Return the parts that the index has of the keys; None if it cannot tell."""
+        """Return the parts that the index has of the keys; None if that cannot be read."""
         if not self.entry.parts:
             return None
-        row = self.run.rows[self.entry_identity]
         parts: set[int] = set()
         for key in self.keys:
             file = hits[self.run.prefix, file_of(key.place)]
             if file is None:
                 return None
-            parts.update(file.get(row, {}).get(key.place, ()))
+            parts.update(file.get(self.entry.row, {}).get(key.place, ()))
         return parts
-
-    @property
-    def entry_identity(self) -> tuple[str, str, int, str]:
-        segment = self.copy.segment
-        return self.copy.keys.directory, segment.name.stem, segment.size, segment.etag or ""
 
 
 def _read_hits(store: ObjectStore, covered: Iterable[_Covered]) -> _Hits:

@@ -1,4 +1,4 @@
-"""What an index proves of a copy: in which of its offsets a key can be. No request, no file.
+"""What an index proves of a copy: the offsets that can have a key. No request, no file.
 
 The index is a cache. A copy that no entry has as it is now is read: the answer can have too much, never too little.
 Windows are the union over all copies of an offset, because the planner can choose any of them, and later another one.
@@ -44,11 +44,13 @@ class Entry:
     """What an index has of one object.
 
     Attributes:
+        row: its number in its run.
         base: first offset of its coverage.
         end: the offset after the last.
         parts: the number of parts of its offsets that the index names; 0 if it has only the certificate.
     """
 
+    row: int
     base: int
     end: int
     parts: int
@@ -66,7 +68,7 @@ class Entry:
 
 
 def identity_of(copy: SegmentCopy) -> Identity | None:
-    """Return what identifies a stored object; None if the copy is none, or was not listed."""
+    """Return what identifies a stored object; None for an entry of a tail, or without a listing."""
     if copy.packed is not None or copy.segment.etag is None:
         return None
     return copy.keys.directory, copy.segment.name.stem, copy.segment.size, copy.segment.etag
@@ -105,7 +107,7 @@ def windows_of(entry: Entry, found: Iterable[int] | None) -> Iterator[Window]:
 
     Args:
         found: the parts that the index has of the keys that the certificate allows, of none if it has none of them;
-            None if the index cannot tell: all offsets.
+            None if that is unknown: all offsets.
     """
     parts = (WHOLE,) if found is None else found
     yield from (entry.window(part) for part in parts)
@@ -130,7 +132,7 @@ class Found:
     runs: int = 0
 
     def __str__(self) -> str:
-        text = f"an index covers {counted(self.indexed, 'segment')}, of which certificates leave out {self.excluded:,}"
+        text = f"an index covers {counted(self.indexed, 'segment')}; certificates leave out {self.excluded:,} of them"
         if not self.unindexed:
             return text
         return (

@@ -10,7 +10,7 @@ their hash: `<xx>.parquet` has the places (`HashedKey.place`) that begin with th
 ====================  ==================================================================================
 
 `objects.parquet` is put last, where none exists, so a listing with it shows a whole run. Its metadata has the ETag of
-each file: another file of that name is none of this run.
+each file: another file of that name is not used.
 """
 
 import io
@@ -93,7 +93,6 @@ class Run:
     Attributes:
         prefix: of its keys, with the name and a slash.
         entries: what it has of each object.
-        rows: the number of each object in it.
         files: its files by the two digits, each with its size and its ETag.
         replaces: names of the runs that were merged into it.
         modified: when it was finished, seconds since the epoch by the store's clock.
@@ -102,7 +101,6 @@ class Run:
     name: str
     prefix: str
     entries: Mapping[Identity, Entry]
-    rows: Mapping[Identity, int]
     files: Mapping[str, tuple[int, str]]
     replaces: tuple[str, ...] = ()
     modified: float = field(default=0.0, compare=False)
@@ -141,21 +139,20 @@ def read_run(store: ObjectStore, prefix: str, name: str) -> Run:
         columns = stored.read().select(_SCHEMA.names).cast(_SCHEMA).to_pydict()
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         identities = [(row["directory"], row["stem"], row["size"], row["etag"]) for row in rows]
-        entries = {identity: _entry(row) for identity, row in zip(identities, rows, strict=True)}
+        entries = {each: _entry(number, row) for number, (each, row) in enumerate(zip(identities, rows, strict=True))}
         files = {str(each): (int(size), str(etag)) for each, (size, etag) in about["files"].items()}
-        numbers = {identity: number for number, identity in enumerate(identities)}
-        if len(numbers) < len(rows):
+        if len(entries) < len(rows):
             raise ValueError("an object is there twice")
         replaces = tuple(map(str, about["replaces"]))
-        return Run(name, f"{prefix}{name}/", entries, numbers, files, replaces, info.modified)
+        return Run(name, f"{prefix}{name}/", entries, files, replaces, info.modified)
 
 
-def _entry(row: Mapping[str, int]) -> Entry:
+def _entry(number: int, row: Mapping[str, int]) -> Entry:
     base, end, parts = row["base"], row["end"], row["parts"]
     certificate = Certificate(row["murmur2"], row["crc32"], row["fnv1a"])
     if not (0 <= base < end and parts in (0, PARTS) and min(row[name] for name in _NUMBERS[-3:]) >= 0):
         raise ValueError(f"an entry {dict(row)}")
-    return Entry(base, end, parts, certificate)
+    return Entry(number, base, end, parts, certificate)
 
 
 def put_file(store: ObjectStore, prefix: str, digits: str, pairs: Pairs) -> tuple[int, str]:
@@ -203,7 +200,7 @@ def put_objects(
 
     Args:
         prefix: of the run.
-        entries: in the order of the rows that its files name.
+        entries: in the order of their rows.
         replaces: as of `Run`.
 
     Raises:
@@ -267,7 +264,7 @@ def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int
         pairs = joined(found)
         if len(pairs) and not (
             pairs.row.min() >= 0
-            and pairs.row.max() < len(run.rows)
+            and pairs.row.max() < len(run.entries)
             and pairs.part.min() >= WHOLE
             and pairs.part.max() < PARTS
         ):

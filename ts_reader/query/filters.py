@@ -57,12 +57,14 @@ class QueryFilters:
         partitions: numbers.
         offsets: of records.
         milliseconds: since 1970, of records.
+        keys: of records; None for all, also those without a key.
     """
 
     topics: tuple[TopicFilter, ...] = ()
     partitions: Ranges = ALL
     offsets: Ranges = ALL
     milliseconds: Ranges = ALL
+    keys: frozenset[bytes] | None = None
 
     @property
     def is_narrow(self) -> bool:
@@ -71,8 +73,8 @@ class QueryFilters:
 
     @property
     def of_partitions(self) -> "QueryFilters":
-        """The same without the filters of single records."""
-        return QueryFilters(self.topics, self.partitions)
+        """The same without the filters of single records; keys are those of all records that are compared."""
+        return QueryFilters(self.topics, self.partitions, keys=self.keys)
 
     def has(self, partition: TopicPartition) -> bool:
         """Return whether records of a partition can match."""

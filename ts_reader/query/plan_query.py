@@ -155,6 +155,9 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     # A tolerant query reads every copy, and a cut looks for the times of shipping in each.
     topics = find_topics(store, query, seals=query.tolerance.fails and query.cut is None)
     check_named_partitions(query, topics)
+    if filters.keys is not None:
+        keys = filters.keys if query.key_equals is None else filters.keys & query.key_equals
+        query = replace(query, key_equals=keys)
     if query.view is View.LATEST:  # filters of records apply after the newest record of each key is found
         filters = filters.of_partitions
     found = [catalog for topic in topics for catalog in topic.partitions]

@@ -60,18 +60,24 @@ def query_filters(filters: Iterable[Filter]) -> QueryFilters:
     """Return what the filters leave of a query."""
     topics: list[TopicFilter] = []
     ranges = dict.fromkeys(_UNITS, ALL)
+    keys: frozenset[bytes] | None = None
     for each in filters:
         if not isinstance(each, _Comparison) or len(each.attribute) != 1:
             continue
         (column,) = each.attribute
         if column == "topic" and all(isinstance(value, str) for value in _values(each)):
             topics.append(TopicFilter(_OPERATORS[type(each)], tuple(_values(each))))
+        elif column == "key" and isinstance(each, EqualTo | EqualNullSafe | In):
+            found = _values(each)
+            if all(isinstance(value, bytes | bytearray) for value in found):
+                wanted = frozenset(map(bytes, found))
+                keys = wanted if keys is None else keys & wanted
         elif column in ranges:
             numbers = [_units(column, value) for value in _values(each)]
             known = [number for number in numbers if number is not None]
             if len(known) == len(numbers):
                 ranges[column] = intersection(ranges[column], _ranges(each, known, _UNITS[column]))
-    return QueryFilters(tuple(topics), ranges["partition"], ranges["offset"], ranges["timestamp"])
+    return QueryFilters(tuple(topics), ranges["partition"], ranges["offset"], ranges["timestamp"], keys)
 
 
 def _values(comparison: _Comparison) -> list[Any]:

@@ -96,6 +96,12 @@ class _TopicOptions:
         bool, typer.Option("--allow-loss", help="Read what is left if offsets are lost; each loss is a warning.")
     ] = False
     headers: Annotated[bool, typer.Option("--headers", help="Tables have a column of headers.")] = False
+    key_equals: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key-equals", help="Tables have the records of this key only, in UTF-8; repeatable. An index finds them."
+        ),
+    ] = None
 
     def parse(self, problems: list[str]) -> "_Topics":
         """Return the values of the options; append a sentence for each mistake."""
@@ -146,6 +152,7 @@ class _Topics:
             undecoded=options.undecoded.value,
             fail_on_data_loss=not options.allow_loss,
             include_headers=options.headers,
+            key_equals=options.key_equals or None,
             include_timestamp_ms=read.timestamp_ms,
             **read.arguments(),
             **self.bounds,

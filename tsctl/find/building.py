@@ -87,7 +87,7 @@ def build(
 
     Args:
         prefix: of the keys of the index.
-        copies: of partitions of the index's incarnation, none of which it has, as `lacking` yields them.
+        copies: of partitions of the index's incarnation that it lacks, as `lacking` yields them.
         most_share: the bound: of a segment's bytes that its pairs may have.
         done: called with the bytes of each segment.
 
@@ -108,7 +108,7 @@ def build(
 
     for identity, copy in copies:
         try:
-            entry, found = _read(reader, copy, most_share)
+            entry, found = _read(reader, copy, len(entries), most_share)
         except (CorruptData, BatchTooLarge, ObjectNotFound, ObjectFrozen) as error:
             built.unread.append(str(error))
             continue
@@ -130,7 +130,7 @@ def run_name(period: str) -> str:
     return f"{period}-{secrets.token_hex(4)}"
 
 
-def _read(reader: SegmentReader, copy: SegmentCopy, most_share: float) -> tuple[Entry, tuple[Int64s, Int64s]]:
+def _read(reader: SegmentReader, copy: SegmentCopy, row: int, most_share: float) -> tuple[Entry, tuple[Int64s, Int64s]]:
     """Return what an index has of a segment: its entry, and its places with their parts."""
     number, length = copy.keys.partition.partition, copy.end - copy.base
     certificate = [0, 0, 0]
@@ -145,7 +145,7 @@ def _read(reader: SegmentReader, copy: SegmentCopy, most_share: float) -> tuple[
         ]
         held.add((found.place << _PART_BITS) | ((found.offsets - copy.base) * PARTS // length))
     pairs = held.pairs()
-    entry = Entry(copy.base, copy.end, 0 if pairs is None else PARTS, Certificate(*certificate))
+    entry = Entry(row, copy.base, copy.end, 0 if pairs is None else PARTS, Certificate(*certificate))
     return entry, (_NOTHING, _NOTHING) if pairs is None else _listed(pairs)
 
 
@@ -163,7 +163,7 @@ class _Held:
         self._count = 0
 
     def add(self, numbers: Int64s) -> None:
-        """Add numbers, some of which can be there."""
+        """Add numbers; some can be there."""
         if len(self._distinct) > self._most:
             return
         self._pending.append(numbers)

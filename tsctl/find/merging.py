@@ -1,4 +1,4 @@
-"""Merge the runs of an index: those of a past day, month or year become one, without objects that are gone.
+"""Merge the runs of an index: those of a past day, month or year become one, without objects that retention removed.
 
 The merged run names its inputs. They are removed once it is a grace old, `objects.parquet` first: a look-up that began
 before has read what they are, and reads what it no longer finds in the segments.
@@ -6,7 +6,7 @@ before has read what they are, and reads what it no longer finds in the segments
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -57,13 +57,13 @@ def merge(store: ObjectStore, prefix: str, period: str, runs: Sequence[Run], sto
         for identity, entry in run.entries.items():
             if identity in stored and (identity not in chosen or not chosen[identity][1].parts):
                 chosen[identity] = number, entry
-    rows = {identity: row for row, identity in enumerate(chosen)}
+    entries = {identity: replace(entry, row=row) for row, (identity, (_, entry)) in enumerate(chosen.items())}
     new_rows = []
     for number, run in enumerate(runs):
-        table = np.full(len(run.rows), -1, np.int64)
-        for identity, row in run.rows.items():
+        table = np.full(len(run.entries), -1, np.int64)
+        for identity, entry in run.entries.items():
             if identity in chosen and chosen[identity][0] == number:
-                table[row] = rows[identity]
+                table[entry.row] = entries[identity].row
         new_rows.append(table)
     name, files = run_name(period), dict[str, tuple[int, str]]()
     for digits in FILES:
@@ -74,8 +74,7 @@ def merge(store: ObjectStore, prefix: str, period: str, runs: Sequence[Run], sto
             found.append(moved.where(moved.row >= 0))
         if len(whole := joined(found)):
             files[digits] = put_file(store, f"{prefix}{name}/", digits, whole)
-    entries = [(identity, entry) for identity, (_, entry) in chosen.items()]
-    put_objects(store, f"{prefix}{name}/", entries, files, [run.name for run in runs])
+    put_objects(store, f"{prefix}{name}/", entries.items(), files, [run.name for run in runs])
     return name
 
 

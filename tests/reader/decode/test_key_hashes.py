@@ -18,7 +18,7 @@ def column_of(keys: list[bytes | None]) -> BinaryColumn:
 
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=20))
 def test_the_kernel_computes_what_python_does(keys: list[bytes | None]) -> None:
-    """Of each key, with the offset of its record; null has none."""
+    """Each key has its hashes, with the offset of its record; null has none."""
     found = hashes_of(column_of(keys), np.arange(100, 100 + len(keys)))
     expected = [(100 + at, hashed(key)) for at, key in enumerate(keys) if key is not None]
     rows = zip(found.offsets, found.place, found.murmur2, found.crc32, found.fnv1a, strict=True)

@@ -113,8 +113,15 @@ class Drawn:
     def elect(self) -> None:
         """Let a later leader put the end of a partition again, under names of its own."""
         for partition in range(PARTITIONS):
-            keys, start = keys_of(partition, self.partitioner), self.rnd.randint(61, 100)
-            self.put(partition, start, END + 10, 2, keys, lambda _: 9, False, start)
+            keys, place = keys_of(partition, self.partitioner), self.archive.partition("t", partition)
+            last = max(
+                parsed[0].base
+                for info in self.archive.store.list(place.prefix)
+                if (parsed := SegmentName.parse(info.key.removeprefix(place.prefix))) is not None
+            )
+            start = self.rnd.choice([max(last, 61), self.rnd.randint(61, 100)])
+            for low, high in ((start, END), (END, END + 10)):
+                self.put(partition, low, high, 2, keys, lambda _: 9, False, start)
             self.archive.commit(
                 "t", END + 10, partition=partition, epochs=((0, 0), (1, 60), (2, start)), highest_base=END
             )

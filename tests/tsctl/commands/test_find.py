@@ -1,0 +1,148 @@
+"""`tsctl find` and its index: records of keys, what is read for them, and runs that are merged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.common.log_format.build import batch, record
+from tests.made_archive import CLUSTER, MadeArchive
+from tests.tsctl.running import Run
+from ts_reader.decode.hashed_key import hashed
+from ts_reader.find.lookup import read_runs
+from ts_reader.find.runs import Run as IndexRun
+from ts_reader.find.runs import joined, put_objects
+from tsctl.find.merging import clear, mergeable
+
+DAY = 86_400.0
+KEYS = [b"user-%d" % number for number in range(40)]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    """Topic `t`, two partitions by Java's partitioner, each with segments [0,50) and [50,100)."""
+    made = MadeArchive(tmp_path / "store")
+    for partition in (0, 1):
+        keys = [key for key in KEYS if hashed(key).murmur2 % 2 == partition]
+        for base in (0, 50):
+            records = [
+                record(at, keys[(base + at) // 3 % len(keys)], json.dumps({"user": {"id": at}}).encode())
+                for at in range(50)
+            ]
+            made.put_segment("t", base, batch(base, records), partition=partition)
+        made.commit("t", 100, partition=partition, highest_base=50)
+    return made
+
+
+def named(archive: MadeArchive) -> tuple[str, ...]:
+    return "--url", archive.location, "--cluster", CLUSTER
+
+
+def runs_of(archive: MadeArchive) -> list[IndexRun]:
+    return read_runs(archive.store, archive.keys, "t")
+
+
+def test_records_of_keys_are_printed_as_cat_prints_them(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
+    """With and without an index; it leaves out the other partition by certificates, and what is not there is said."""
+    key = KEYS[5].decode()
+    expected = [line for line in run("cat", "t", *named(archive)).lines if line["key"] == key]
+    before = run("find", "--topic", "t", "--key", key, *named(archive))
+    assert before.lines == expected
+    assert "4 segments without an index" in before.err
+    built = run("find", "index", "t", *named(archive), "--most-share", "9", "--json")
+    assert built.document["topics"][0]["segments"] == 4
+    after = run("find", "--topic", "t", "--key", key, *named(archive))
+    assert after.lines == expected
+    assert "an index covers 4 segments; certificates leave out 2 of them" in after.err
+    assert "without an index" not in after.err
+    keys = tmp_path / "keys"
+    keys.write_text(f"{key}\nnobody\n")
+    places = run("find", "--topic", "t", "--keys", keys, "--offsets", *named(archive))
+    assert [(line["partition"], line["offset"]) for line in places.lines] == [
+        (line["partition"], line["offset"]) for line in expected
+    ]
+    hexadecimal = run("find", "--topic", "t", "--key", KEYS[5].hex(), "--hex", *named(archive))
+    assert hexadecimal.lines == expected
+
+
+def test_a_dry_run_reads_no_record(archive: MadeArchive, run: Run) -> None:
+    """It prints what would be read."""
+    ended = run("find", "--topic", "t", "--key", "user-1", "--dry-run", *named(archive))
+    assert (ended.code, ended.out) == (0, "")
+    assert "reads 4 of 4 segments" in ended.err
+
+
+def test_a_field_is_compared_as_text(archive: MadeArchive, run: Run) -> None:
+    """In all values between two bounds."""
+    ended = run("find", "--topic", "t", "--field", "user.id=7", "--from", 50, "--offsets", *named(archive))
+    assert [(line["partition"], line["offset"]) for line in ended.lines] == [(0, 57), (1, 57)]
+
+
+def test_sql_reads_the_records_of_a_key(archive: MadeArchive, run: Run) -> None:
+    """A table has only these."""
+    key = KEYS[5].decode()
+    ended = run("sql", "select count(*) as n from t", "--key-equals", key, "--json", *named(archive))
+    assert ended.lines == [{"n": sum(line["key"] == key for line in run("cat", "t", *named(archive)).lines)}]
+
+
+def test_an_index_adds_what_it_lacks(archive: MadeArchive, run: Run) -> None:
+    """A second build reads nothing; above the bound it has certificates, and says so."""
+    first = run("find", "index", *named(archive), "--most-share", "0.0001")
+    assert "4 segments with more keys than --most-share 0.0001 allows" in first.err
+    (made,) = runs_of(archive)
+    assert {entry.parts for entry in made.entries.values()} == {0}
+    assert all(entry.certificate.murmur2 % 2 == 0 for entry in made.entries.values())
+    again = run("find", "index", *named(archive), "--json").document["topics"][0]
+    assert (again["segments"], again["merged_runs"]) == (0, 0)
+
+
+def test_runs_of_past_periods_are_merged(archive: MadeArchive) -> None:
+    """Days of a past month become a month, months of a past year a year; today's run and merged ones stay."""
+    names = ["2024-00000001", "202501-00000002", "202502-00000003", "20251230-00000004"]
+    names += ["20260103-00000005", "20260104-00000006", "20260105-00000007", "20260105-00000008"]
+    runs = [IndexRun(name, f"{name}/", {}, {}) for name in names]
+    merged = IndexRun("202601-00000009", "x/", {}, {}, replaces=("20260103-00000005",))
+    now = 1_770_000_000.0  # 2026-02-02
+    found = {period: [run.name[-1] for run in group] for period, group in mergeable([*runs, merged], now)}
+    assert found == {"2025": ["2", "3", "4"], "202601": ["6", "7", "8", "9"]}
+
+
+def test_a_run_without_its_list_is_not_there_and_is_removed_later(archive: MadeArchive, run: Run) -> None:
+    """A killed build leaves files. They are not read, and stay for a grace: it may still be at work."""
+    run("find", "index", *named(archive), "--most-share", "9")
+    (made,) = runs_of(archive)
+    archive.store.delete([f"{made.prefix}objects.parquet"])
+    assert not runs_of(archive)
+    prefix, now = archive.keys.find("t"), archive.store.current_time()
+    assert not clear(archive.store, prefix, [], now).files
+    assert clear(archive.store, prefix, [], now + 2 * DAY).files == len(made.files)
+    assert not [*archive.store.list(prefix)]
+
+
+def test_inputs_of_a_merge_stay_for_a_grace(archive: MadeArchive, run: Run) -> None:
+    """Counted from the merged run, which names them."""
+    run("find", "index", *named(archive), "--most-share", "9")
+    (made,) = runs_of(archive)
+    prefix, now = archive.keys.find("t"), archive.store.current_time()
+    put_objects(archive.store, f"{prefix}2026-0000000a/", made.entries.items(), {}, [made.name])
+    assert not clear(archive.store, prefix, runs_of(archive), now).runs
+    assert clear(archive.store, prefix, runs_of(archive), now + 2 * DAY).runs == (made.name,)
+    assert len(joined(())) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--key", "a"), "--topic is missing"),
+        (("--topic", "t"), "give keys or a field"),
+        (("--topic", "t", "--key", "a", "--field", "b=1"), "give keys or a field"),
+        (("--topic", "t", "--field", "user"), "--field=user: PATH=TEXT is expected"),
+        (("--topic", "t", "--key", "xyz", "--hex"), "--hex: non-hexadecimal"),
+        (("--topic", "t", "--keys", "nowhere"), "--keys=nowhere"),
+    ],
+)
+def test_mistakes_are_named(archive: MadeArchive, run: Run, arguments: tuple[str, ...], message: str) -> None:
+    """Before a request is sent."""
+    ended = run("find", *arguments, *named(archive))
+    assert ended.code == 2
+    assert message in ended.err

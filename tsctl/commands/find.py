@@ -1,0 +1,314 @@
+"""`tsctl find`: the records of keys or of a field of values, and the index that finds keys in seconds."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ts_common.archive.view import open_view
+from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.option_groups import with_groups
+from ts_common.wording import counted
+from ts_reader.options.archive_name import SOURCE
+from ts_reader.reading.incarnation_option import NEWEST
+from tsctl.archive_options import (
+    ArchiveOptions,
+    HeldTopic,
+    JsonOption,
+    PartitionsOption,
+    TopicsArgument,
+    open_archive,
+    parse_partitions,
+)
+from tsctl.exit_codes import ExitCode
+from tsctl.output import Output
+from tsctl.scan_options import (
+    FromOption,
+    IncarnationOption,
+    MaxBatchBytesOption,
+    RegistryOptions,
+    ScanOptions,
+    ToOption,
+    batch_limit,
+    held_partitions,
+    parse_bounds,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ts_reader import Archive, FarTimes, Scan
+    from ts_reader.query.bounds import Loss
+    from tsctl.record_lines import Form
+
+_MOST_KEYS: Final = 100_000
+_NUMBERS: Final = ("segments", "bytes", "pairs", "too_many_keys", "unread", "merged_runs", "removed_runs")
+_COLUMNS: Final = ("TOPIC", "SEGMENTS", "BYTES", "PAIRS", "TOO MANY KEYS", "UNREAD", "MERGED RUNS", "REMOVED RUNS")
+
+find = typer.Typer(
+    invoke_without_command=True,
+    help="Print the records of keys, or of a field of values. An index of keys makes that fast: tsctl find index.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What to find."""
+
+    topic: Annotated[str | None, typer.Option("--topic", help="Name of the topic.", show_default=False)] = None
+    keys: Annotated[list[str] | None, typer.Option("--key", help="A key, in UTF-8; repeatable.")] = None
+    file: Annotated[Path | None, typer.Option("--keys", help="File of keys, one on each line.")] = None
+    hexadecimal: Annotated[bool, typer.Option("--hex", help="Keys are hexadecimal.")] = False
+    field: Annotated[
+        str | None,
+        typer.Option(
+            "--field",
+            metavar="PATH=TEXT",
+            help="A field of values, as in user.id=42, compared as text. No index has values: all of them are read.",
+        ),
+    ] = None
+
+    def check(self, problems: list[str]) -> None:
+        """Append a sentence for each mistake."""
+        if self.topic is None:
+            problems.append("--topic is missing")
+        has_keys = bool(self.keys) or self.file is not None
+        if has_keys == (self.field is not None):
+            problems.append("--key, --keys or --field: give keys or a field")
+        path, sign, _ = (self.field or "a=").partition("=")
+        if not sign or not all(path.split(".")):
+            problems.append(f"--field={self.field}: PATH=TEXT is expected, as in user.id=42")
+
+    def all_keys(self, problems: list[str]) -> frozenset[bytes] | None:
+        """Return the keys; None without any. Append a sentence for each mistake."""
+        if self.field is not None:
+            return None
+        texts = [*(self.keys or ())]
+        if self.file is not None:
+            try:
+                texts += [line for line in self.file.read_text(encoding="utf-8").splitlines() if line]
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"--keys={self.file}: {error}")
+        if len(texts) > _MOST_KEYS:
+            problems.append(f"--keys={self.file}: {len(texts):,} keys; at most {_MOST_KEYS:,} are expected")
+        if not self.hexadecimal:
+            return frozenset(text.encode() for text in texts)
+        try:
+            return frozenset(map(bytes.fromhex, texts))
+        except ValueError as error:
+            problems.append(f"--hex: {error}")
+            return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How records are shown."""
+
+    key: Annotated[str, typer.Option("--key-form", help="Form of keys, as --key of tsctl cat.")] = "utf8"
+    value: Annotated[
+        str | None, typer.Option("--value", help="Form of values, as of tsctl cat; default: utf8, with --field json.")
+    ] = None
+    offsets: Annotated[bool, typer.Option("--offsets", help="Print topic, partition and offset only.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read, and read no record.")] = False
+
+    def check(self, problems: list[str]) -> None:
+        """Append a sentence for each mistake."""
+        from tsctl.record_lines import parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
+
+        for option, text in (("--key-form", self.key), ("--value", self.value)):
+            try:
+                parse_form(text or "utf8")
+            except ValueError as error:
+                problems.append(f"{option}={text}: {error}")
+
+
+@find.callback()
+@with_groups
+def records(
+    context: typer.Context,
+    partition: PartitionsOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    *,
+    wanted: _Wanted,
+    shown: _Shown,
+    schemas: RegistryOptions,
+    read: ScanOptions,
+    given: ArchiveOptions,
+) -> None:
+    """Print the records of keys, or of a field of values, as JSON lines in the order of partitions and offsets."""
+    if context.invoked_subcommand is not None:
+        return
+    from tsctl.record_lines import columns_read  # noqa: PLC0415  (pyarrow, only for commands that decode)
+
+    problems: list[str] = []
+    wanted.check(problems)
+    keys = wanted.all_keys(problems)
+    shown.check(problems)
+    bounds = parse_bounds(start, end, problems, offsets=True)
+    registry = schemas.open(problems)
+    if problems or wanted.topic is None:
+        raise ConfigurationError(SOURCE, problems)
+    heard = _Heard()
+    archive = given.reader(warn=heard.hear, registry=registry)
+    scan = archive.scan(
+        wanted.topic,
+        partitions=held_partitions(archive, wanted.topic, parse_partitions(partition), read.incarnation),
+        columns=columns_read(read.mode),
+        include_headers=True,
+        include_timestamp_ms=True,
+        key_equals=keys,
+        fail_on_data_loss=False,
+        **read.arguments(),
+        **bounds,
+    )
+    output = heard.output
+    estimate, found = scan.estimate(), scan.found
+    output.note(f"reads {estimate}" + ("" if found is None else f"; {found}"))
+    if not shown.dry_run:
+        with output.progress("offsets", estimate.offsets, among_lines=True) as advance:
+            _print(scan, archive, wanted.topic, wanted, shown, output, advance)
+    if heard.lost:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+class _Heard:
+    """What a scan warns of.
+
+    Attributes:
+        lost: whether offsets are lost.
+    """
+
+    def __init__(self) -> None:
+        self.output = Output(as_json=True)
+        self.lost = False
+
+    def hear(self, warning: "str | Loss | FarTimes") -> None:
+        """Write a warning."""
+        from ts_reader.query.bounds import Loss  # noqa: PLC0415  (the reader, only for commands that read)
+
+        self.lost = self.lost or isinstance(warning, Loss)
+        self.output.warn(str(warning))
+
+
+def _print(
+    scan: "Scan", archive: "Archive", topic: str, wanted: _Wanted, shown: _Shown, output: Output, advance: Any
+) -> None:
+    from tsctl.record_lines import RecordPrinter  # noqa: PLC0415  (pyarrow, only for commands that decode)
+
+    form = shown.value or ("utf8" if wanted.field is None else "json")
+    printer = RecordPrinter(archive, output.row, shown.key, form)
+    _, values, _ = printer.open(topic)
+    for partition, one in scan.by_partition():
+        for batch in one.to_batches():
+            rows = batch if wanted.field is None else _with_field(batch, wanted.field, values)
+            if shown.offsets:
+                for offset in rows.column("offset").to_pylist():
+                    output.row({"topic": partition.topic, "partition": partition.partition, "offset": offset})
+            else:
+                printer.print(partition.topic, partition.partition, [rows])
+        advance(one.estimate().offsets)
+
+
+def _with_field(batch: "pa.RecordBatch", field: str, form: "Form") -> "pa.RecordBatch":
+    """Return the rows whose value has a text at a path."""
+    import pyarrow as pa  # noqa: PLC0415  (only for commands that decode)
+
+    path, _, text = field.partition("=")
+    shown = form.shown(batch.column("value"), batch.column("headers"))
+    matches = [text in _texts(value, path.split(".")) for value, reason in shown]
+    return batch.filter(pa.array(matches, pa.bool_()))
+
+
+def _texts(value: object, path: Sequence[str]) -> Iterator[str]:
+    """Yield the values at a path as texts; of a list those of each item."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item, path)
+    elif path:
+        if isinstance(value, dict) and path[0] in value:
+            yield from _texts(value[path[0]], path[1:])
+    elif isinstance(value, bool) or value is None:
+        yield {True: "true", False: "false", None: "null"}[value]
+    elif not isinstance(value, dict):
+        yield str(value)
+
+
+@find.command("index")
+@with_groups
+def index(
+    topics: TopicsArgument = None,
+    incarnation: IncarnationOption = NEWEST,
+    most_share: Annotated[
+        float,
+        typer.Option(
+            "--most-share",
+            min=0,
+            help="Bound: the share of a segment's bytes that its keys may have in the index. Above it the index has "
+            "the segment's certificate only. 0: certificates only.",
+        ),
+    ] = 0.1,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,
+    *,
+    given: ArchiveOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Add to the index of keys the segments that it lacks; merge its runs of past days, months and years.
+
+    Runs that were merged are removed a day later.
+    """
+    del max_batch_bytes  # batch_limit has it
+    output = Output(as_json)
+    rows, documents = list[list[str | int]](), []
+    with open_archive(given.name(), output.warn) as archive:
+        for entry in archive.topics(topics or (), incarnation=incarnation):
+            done = _index(entry, most_share, output)
+            rows.append([entry.topic.name, *done.values()])
+            documents.append({"topic": entry.topic.name, **done})
+    if as_json:
+        output.document({"topics": documents})
+    else:
+        output.table(_COLUMNS, rows)
+
+
+def _index(entry: HeldTopic, most_share: float, output: Output) -> dict[str, int]:
+    """Bring the index of a topic up to date; return numbers by their name in JSON."""
+    from ts_reader.find.lookup import read_runs  # noqa: PLC0415  (pyarrow and kernels, only for this command)
+    from ts_reader.find.rules import identity_of  # noqa: PLC0415  (the same)
+    from tsctl.find.building import build, lacking  # noqa: PLC0415  (the same)
+    from tsctl.find.merging import clear, merge, mergeable  # noqa: PLC0415  (the same)
+
+    store, topic = entry.store, entry.topic
+    if not topic.partitions:
+        return dict.fromkeys(_NUMBERS, 0)
+    keys = topic.partitions[0].keys
+    prefix, place = keys.cluster.find(keys.incarnation), (store, keys.cluster, keys.incarnation)
+    damaged: list[str] = []
+    views = [open_view(store, catalog, damaged=damaged) for catalog in topic.partitions]
+    runs = read_runs(*place)
+    missing = [each for view in views for each in lacking(view, runs)]
+    total = sum(copy.segment.size for _, copy in missing)
+    with output.progress(topic.name, total, in_bytes=True) as advance:
+        built = build(store, prefix, missing, most_share=most_share, limit=batch_limit(), done=advance)
+    for reason in (*damaged, *built.unread):
+        output.warn(f"{reason}; a look-up reads it")
+    if built.too_many and most_share:
+        output.warn(
+            f"{topic.name}: {counted(built.too_many, 'segment')} with more keys than --most-share {most_share:g} "
+            "allows: the index has their certificates only"
+        )
+    now = store.current_time()
+    stored = {identity for view in views for copy in view.copies if (identity := identity_of(copy)) is not None}
+    merged = 0
+    for period, group in mergeable(read_runs(*place), now):
+        try:
+            merge(store, prefix, period, group, stored)
+            merged += len(group)
+        except (CorruptData, ObjectNotFound) as error:
+            output.warn(f"{topic.name}: runs of {period} are not merged: {error}")
+    cleared = clear(store, prefix, read_runs(*place), now)
+    numbers = (built.objects, built.bytes, built.pairs, built.too_many, len(built.unread), merged, len(cleared.runs))
+    return dict(zip(_NUMBERS, numbers, strict=True))
