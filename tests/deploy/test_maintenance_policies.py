@@ -303,9 +303,38 @@ def test_a_repairer_puts_back_versions_requests_the_rest_and_deletes_nothing(
     assert re.search(r"allow this identity s3:(ListBucketVersions|GetObjectVersion)", said)
 
 
-def test_holds_are_put_only_if_absent() -> None:
+def test_a_finder_keeps_an_index_and_changes_nothing_else(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
+    """No other identity writes the index: a forged one can hide rows from look-ups."""
+    store_as("uploader")
+    archive = archive_of_one_topic("found")
+    keys = archive.partition("found")
+    archive.store.close()
+    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    store = store_as("finder")
+    assert run_tsctl(["find", "index", "found", *place]) == ExitCode.FINE, capfd.readouterr()
+    written = [info.key for info in store.list(KEYS.find("found"))]
+    assert written[-1].endswith("/objects.parquet")
+    for key in (keys.commit, keys.log_start, keys.segment(SegmentName(0)), KEYS.layout, KEYS.hold("h")):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x", condition=IfAbsent())
+        assert not removed(key)
+    for user in ("uploader", "collector", "reader", "repairer", "tables", "endpoint"):
+        other = store_as(user)
+        with pytest.raises(AccessDenied):
+            other.put(f"{KEYS.find('found')}2026-00000000/objects.parquet", b"x", condition=IfAbsent())
+        assert not removed(written[-1])
+    store_as("finder")
+    assert removed(written[-1])
+
+
+def test_holds_and_runs_are_put_only_if_absent() -> None:
     """An overwritten hold is a removed one; moto lacks the condition."""
-    named = (("holder", "SetHolds"), ("hold-remover", "LeaveTraces"), ("collector", "HoldWhatIsShownAgain"))
+    named = (
+        ("collector", "HoldWhatIsShownAgain"),
+        ("finder", "PutRuns"),
+        ("hold-remover", "LeaveTraces"),
+        ("holder", "SetHolds"),
+    )
     for name, sid in named:
         (found,) = (each for each in json.loads(document(f"iam/{name}.json"))["Statement"] if each["Sid"] == sid)
         assert found["Condition"] == {"Null": {"s3:if-none-match": "false"}}

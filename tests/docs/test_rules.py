@@ -22,7 +22,8 @@ _ROOMS = (
     "tsctl",
 )
 _CITED = re.compile(
-    r"\b(?:(protocol|reading|retention|table|tail|endpoint)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE
+    r"\b(?:(protocol|reading|retention|table|tail|find|endpoint)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)",
+    re.IGNORECASE,
 )
 
 _FULL = re.compile(r"^@pytest\.mark\.full\n(?:(?!def ).*\n)*def (test_\w+)", re.MULTILINE)

@@ -72,7 +72,7 @@ def history(directory: Path, seed: int) -> Iterator[Drawn]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_look_up_returns_what_a_full_scan_returns(tmp_path: Path, seed: int) -> None:
+def test_r18_a_look_up_returns_what_a_full_scan_returns(tmp_path: Path, seed: int) -> None:
     """Whatever the index covers, and whichever copy the planner chooses since."""
     rnd = Random(seed)
     for number, drawn in enumerate(history(tmp_path, seed)):

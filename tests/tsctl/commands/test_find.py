@@ -43,7 +43,7 @@ def runs_of(archive: MadeArchive) -> list[IndexRun]:
 
 
 def test_records_of_keys_are_printed_as_cat_prints_them(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
-    """With and without an index; it leaves out the other partition by certificates, and what is not there is said."""
+    """With and without an index; it leaves out the other partition by certificates."""
     key = KEYS[5].decode()
     expected = [line for line in run("cat", "t", *named(archive)).lines if line["key"] == key]
     before = run("find", "--topic", "t", "--key", key, *named(archive))
@@ -86,7 +86,7 @@ def test_sql_reads_the_records_of_a_key(archive: MadeArchive, run: Run) -> None:
 
 
 def test_an_index_adds_what_it_lacks(archive: MadeArchive, run: Run) -> None:
-    """A second build reads nothing; above the bound it has certificates, and says so."""
+    """A second build reads nothing; above the bound it has certificates only."""
     first = run("find", "index", *named(archive), "--most-share", "0.0001")
     assert "4 segments with more keys than --most-share 0.0001 allows" in first.err
     (made,) = runs_of(archive)
