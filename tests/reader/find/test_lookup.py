@@ -1,0 +1,143 @@
+"""A look-up where an index has nothing: live tails, odd bytes, damage, other incarnations; and its requests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.common.log_format.build import batch, record
+from tests.made_archive import CLUSTER, MadeArchive, batches
+from tests.made_seals import looking_for_seals
+from tests.made_tail import MadeTail, plain, ship
+from tests.made_views import view_of
+from tests.reader.archives import ScannedArchive
+from tests.reader.decode.decoded_rows import decoded_to_the_damage
+from tests.reader.decode.odd_bytes import ALL
+from ts_common.archive.plan import ReadRange
+from ts_common.store.wrappers.counted import CountedStore, StoreCounts
+from ts_reader import Archive
+from ts_reader.find.lookup import look_up, read_runs
+from ts_reader.query.plan_query import plan_query
+from ts_reader.query.query import Query, Subscription
+from ts_reader.query.read_split import read_split
+from ts_uploader.shipping.sealing import seal
+from tsctl.find.building import build, lacking
+
+
+def index(archive: MadeArchive, partition: int = 0, topic: str = "t") -> int:
+    """Add the segments of a partition that its index lacks; return their number."""
+    view = view_of(archive, topic, partition)
+    runs = read_runs(archive.store, archive.keys, view.keys.incarnation)
+    return build(archive.store, archive.keys.find(view.keys.incarnation), lacking(view, runs), most_share=100).objects
+
+
+def test_a_live_tail_is_always_read(archive: ScannedArchive) -> None:
+    """No index has its entries, and the closed segments are left out next to them."""
+    ship(archive)
+    MadeTail(archive).put(plain(archive, (100, 130)))
+    assert index(archive) > 0
+    assert [row["offset"] for row in archive.rows(key_equals="120")] == [120]
+    assert [row["offset"] for row in archive.rows(key_equals=["7", b"120"])] == [7, 120]
+    assert archive.rows(key_equals=[]) == []
+    assert archive.scan(key_equals="7").count_rows() == 1
+    assert archive.scan(key_equals="7").dataset().count_rows() == 1
+    assert [each.rows for each in archive.scan(key_equals="7").statistics()] == [1]
+
+
+def test_odd_bytes_of_producers_lose_no_row(tmp_path: Path) -> None:
+    """Offsets that contradict headers, old messages, null keys: each key has the rows of a full scan."""
+    made = MadeArchive(tmp_path)
+    names = [name for name, data in ALL.items() if not decoded_to_the_damage(data)[1]]
+    overrunning = set()
+    for number, name in enumerate(names):
+        end = max((row[0] for row in decoded_to_the_damage(ALL[name])[0]), default=0) // 2 + 1
+        made.put_segment("t", 0, ALL[name], partition=number, end=end)
+        made.put_segment("t", end, batches((end, end + 20)), partition=number)
+        made.commit("t", end + 20, partition=number, highest_base=end)
+        index(made, number)
+        if any(isinstance(part, ReadRange) and part.before for part in view_of(made, "t", number).plan(0, end + 20)):
+            overrunning.add(number)
+    archive = Archive(made.location, CLUSTER, workers=1)
+
+    def rows(keys: list[bytes] | None) -> list[tuple[Any, ...]]:
+        scan = archive.scan("t", columns=["key", "partition", "offset"], key_equals=keys)
+        return sorted(tuple(row.values()) for row in scan.to_table().to_pylist() if row["key"] is not None)
+
+    every = rows(None)
+    keys = sorted({row[0] for row in every if isinstance(row[0], bytes)})
+    reaching = {row[0] for row in every if row[1] in overrunning and row[0] != b"%d" % row[2]}
+    assert len(reaching) > 5  # keys of records that reach into the next segment
+    for key in [*sorted(reaching)[:20], *keys[:: max(len(keys) // 6, 1)]]:
+        assert rows([key]) == [row for row in every if row[0] == key]
+
+
+def test_damage_is_not_indexed(archive: ScannedArchive) -> None:
+    """The builder leaves out what it cannot read; a look-up then finds the damage, as a scan does."""
+    good = batches((0, 10))
+    archive.put_segment("t", 0, good, body=good[:-1] + bytes([good[-1] ^ 1]))
+    archive.put_segment("t", 10, batches((10, 20)))
+    archive.commit("t", 20, highest_base=10)
+    view = view_of(archive)
+    built = build(archive.store, archive.keys.find("t"), lacking(view, []), most_share=100)
+    assert (built.objects, len(built.unread)) == (1, 1)
+    assert archive.scan(key_equals="12", mode="DROPMALFORMED").found is not None
+    assert [row["offset"] for row in archive.rows(key_equals="12", mode="DROPMALFORMED")] == [12]
+    with pytest.raises(Exception, match="CRC"):
+        archive.rows(key_equals="12")
+
+
+def test_a_later_incarnation_has_an_index_of_its_own(archive: ScannedArchive) -> None:
+    """Its objects have other directories."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.commit("t", 10)
+    index(archive)
+    archive.put_incarnations("t", "A", "B")
+    archive.directories["t"] = archive.keys.later_incarnation("t", "B")
+    archive.put_segment("t", 0, batches((0, 20)))
+    archive.commit("t", 20)
+    found = archive.scan(key_equals="15").found
+    assert found is not None
+    assert (found.indexed, found.unindexed) == (0, 1)
+    index(archive)
+    found = archive.scan(key_equals="15").found
+    assert found is not None
+    assert (found.indexed, found.unindexed, found.unindexed_bytes) == (1, 0, 0)
+    assert [row["offset"] for row in archive.rows(key_equals="15")] == [15]
+    assert archive.rows(key_equals="15", incarnation="oldest") == []
+
+
+def test_a_rare_key_costs_few_requests(tmp_path: Path) -> None:
+    """One of 200 sealed segments is read, whatever the index has of the others: a run is a list and a file."""
+    archive = MadeArchive(tmp_path)
+    for base in range(0, 2000, 10):
+        archive.put_segment("t", base, batches((base, base + 10)), index=bytes(8))
+    archive.commit("t", 2000, highest_base=1990)
+    with looking_for_seals(1):
+        seal(archive.store, archive.partition("t"), 1, 1)
+        assert index(archive) == 200
+        counts = StoreCounts()
+        store = CountedStore(archive.store, counts)
+        query = Query(archive.location, CLUSTER, 0, Subscription(("t",)), key_equals=frozenset([b"1234"]))
+        plan = plan_query(store, query)
+    assert plan.segments == 1
+    planning = counts.requests.total()
+    rows = [row for split in plan.splits for some in read_split(store, split, ["key"]) for row in some.to_pylist()]
+    assert rows == [{"key": b"1234"}]
+    counts = StoreCounts()
+    found, windows = look_up(CountedStore(archive.store, counts), [view_of(archive)], [b"1234"])
+    assert (found.indexed, found.unindexed, found.runs) == (200, 0, 1)
+    assert sum(high - low for low, high in windows[view_of(archive).partition]) == 1
+    assert dict(counts.requests) == {"list": 1, "get": 2}
+    assert planning <= 12
+
+
+def test_a_hot_key_is_one_window_of_a_segment(archive: ScannedArchive) -> None:
+    """A key in many parts of a segment costs as much as a scan of it, and not a request for each part."""
+    records = [record(at, b"hot" if at % 3 else b"%d" % at) for at in range(900)]
+    archive.put_segment("t", 0, batch(0, records))
+    archive.commit("t", 900)
+    index(archive)
+    view = view_of(archive)
+    _, windows = look_up(archive.store, [view], [b"hot"])
+    assert windows[view.partition] == ((0, 900),)
+    assert len(archive.rows(key_equals="hot")) == 600
