@@ -7,7 +7,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.made_archive import CLUSTER, batches, steps
+from tests.made_views import view_of
 from tests.spark.archives import Archive
+from ts_reader.find.rules import Certificate, Entry, identity_of
+from ts_reader.find.runs import put_objects
 from ts_spark.options.filters import OPTION, SETTING
 
 TIME = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC; the record at offset `o` is `o` milliseconds later
@@ -56,6 +59,16 @@ def test_filters_leave_out_what_cannot_match(
 ) -> None:
     """With the setting on, and the option."""
     assert first_and_count(table(spark_with_filters, half).where(where)) == expected
+
+
+def test_equal_keys_leave_out_what_certificates_exclude(spark_with_filters: SparkSession, half: Archive) -> None:
+    """The garbage is not read: by the certificates that an index has of it, no segment there has these keys."""
+    copies = [copy for number in (0, 1) for copy in view_of(half, partition=number).copies if copy.base == 0]
+    entries = [(identity_of(copy), Entry(row, 0, 100, 0, Certificate(0, 1, 1))) for row, copy in enumerate(copies)]
+    named = [(identity, entry) for identity, entry in entries if identity is not None]
+    put_objects(half.store, f"{half.keys.find('t')}2026-00000001/", named, {})
+    assert first_and_count(table(spark_with_filters, half).where("key = binary('150')")) == (150, 1)
+    assert first_and_count(table(spark_with_filters, half).where("key in (binary('150'), binary('199'))")) == (150, 2)
 
 
 def test_filters_leave_out_nothing_unless_the_option_allows_it(spark_with_filters: SparkSession, half: Archive) -> None:
