@@ -49,6 +49,7 @@ _WHOLE_BYTES: Final = 1 << 20  # a smaller file is read in one request
 _ABOUT: Final = b"ts-find"
 _NAME: Final = re.compile(r"([0-9]{4}(?:[0-9]{2}){0,2})-[0-9a-f]{8}")
 _NUMBERS: Final = ("size", "base", "end", "parts", "murmur2", "crc32", "fnv1a")
+_PAIR: Final = ("h", "s", "p")
 _SCHEMA: Final = pa.schema(
     [pa.field(name, pa.string(), False) for name in ("directory", "stem", "etag")]
     + [pa.field(name, pa.int64(), False) for name in _NUMBERS]
@@ -165,7 +166,7 @@ def put_file(store: ObjectStore, prefix: str, digits: str, pairs: Pairs) -> tupl
     Raises:
         PreconditionFailed, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
-    columns = {"h": pairs.place, "s": pairs.row.astype(np.int32), "p": pairs.part.astype(np.int16)}
+    columns = dict(zip(_PAIR, (pairs.place, pairs.row.astype(np.int32), pairs.part.astype(np.int16)), strict=True))
     buffer = io.BytesIO()
     pq.write_table(
         pa.table(columns),
@@ -249,6 +250,8 @@ def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int
             pre_buffer=True,
             page_checksum_verification=True,
         )
+        if stored.schema_arrow.names != [*_PAIR] or not all(map(pa.types.is_integer, stored.schema_arrow.types)):
+            raise ValueError(f"it has the columns {stored.schema_arrow.names}")
         for number in range(stored.metadata.num_row_groups):
             group = stored.metadata.row_group(number)
             if group.num_rows > _MOST_GROUP_ROWS or group.total_byte_size > _MOST_GROUP_BYTES:
@@ -258,8 +261,8 @@ def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int
                 first = int(np.searchsorted(wanted, statistics.min))
                 if first == len(wanted) or wanted[first] > statistics.max:
                     continue
-            table = stored.read_row_group(number, columns=["h", "s", "p"])
-            pairs = Pairs(*(table[name].to_numpy().astype(np.int64) for name in ("h", "s", "p")))
+            table = stored.read_row_group(number)
+            pairs = Pairs(*(table[name].to_numpy().astype(np.int64) for name in _PAIR))
             found.append(pairs if wanted is None else pairs.where(np.isin(pairs.place, wanted)))
         pairs = joined(found)
         if len(pairs) and not (

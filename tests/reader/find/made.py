@@ -8,6 +8,7 @@ from random import Random
 from tests.common.log_format.build import batch, record
 from tests.made_archive import BytesReader, MadeArchive
 from tests.made_views import view_of
+from ts_common.archive.commit import encode_log_start
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.segment_inspection import metadata_of
@@ -125,6 +126,13 @@ class Drawn:
             self.archive.commit(
                 "t", END + 10, partition=partition, epochs=((0, 0), (1, 60), (2, start)), highest_base=END
             )
+
+    def retain(self) -> None:
+        """Let retention raise the starts, and remove the segments below."""
+        for partition in range(PARTITIONS):
+            view, start = self.views[partition], self.rnd.randint(30, 60)
+            self.archive.store.put(view.keys.log_start, encode_log_start(max(start, view.start)))
+            self.archive.store.delete([copy.key for copy in view.copies if copy.end <= start])
 
     @property
     def prefix(self) -> str:

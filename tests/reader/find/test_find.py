@@ -42,7 +42,7 @@ def wrong(drawn: Drawn, rnd: Random, count: int = 5, **arguments: Any) -> int:
 
 
 def history(directory: Path, seed: int) -> Iterator[Drawn]:
-    """Yield an archive without an index; with one of some segments; after an election, with an index of more.
+    """Yield an archive without an index; with one of some segments; after an election and retention; with one of more.
 
     Then as the runs are merged, as the inputs are removed, and as files of the index are lost.
     """
@@ -54,6 +54,8 @@ def history(directory: Path, seed: int) -> Iterator[Drawn]:
     drawn.elect()
     yield drawn
     drawn.index(0.8, drawn.rnd.choice([0.0, 10.0]))
+    drawn.retain()
+    yield drawn
     stored = {identity for view in drawn.views for copy in view.copies if (identity := rules.identity_of(copy))}
     merge(store, drawn.prefix, "202601", drawn.runs(), stored)
     yield drawn

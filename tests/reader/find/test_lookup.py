@@ -1,9 +1,14 @@
 """A look-up where an index has nothing: live tails, odd bytes, damage, other incarnations; and its requests."""
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive, batches
@@ -16,7 +21,9 @@ from tests.reader.decode.odd_bytes import ALL
 from ts_common.archive.plan import ReadRange
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader import Archive
+from ts_reader.decode.hashed_key import hashed
 from ts_reader.find.lookup import look_up, read_runs
+from ts_reader.find.runs import file_of, put_objects
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Query, Subscription
 from ts_reader.query.read_split import read_split
@@ -104,6 +111,64 @@ def test_a_later_incarnation_has_an_index_of_its_own(archive: ScannedArchive) ->
     assert (found.indexed, found.unindexed, found.unindexed_bytes) == (1, 0, 0)
     assert [row["offset"] for row in archive.rows(key_equals="15")] == [15]
     assert archive.rows(key_equals="15", incarnation="oldest") == []
+
+
+def _written(archive: ScannedArchive, name: str, data: bytes) -> None:
+    """Write an object of the only run again, whose list then has its ETag."""
+    (run,) = read_runs(archive.store, archive.keys, "t")
+    etag = archive.store.put(f"{run.prefix}{name}", data).etag
+    if name != "objects.parquet":
+        archive.store.delete([f"{run.prefix}objects.parquet"])
+        put_objects(archive.store, run.prefix, run.entries.items(), {name[:2]: (len(data), etag)})
+
+
+def _list_of(version: int, **changes: int) -> bytes:
+    buffer = io.BytesIO()
+    row = {"directory": "t-0", "stem": f"{0:020d}", "size": 1, "etag": "e", "base": 0, "end": 10, "parts": 256}
+    row |= {"murmur2": 1, "crc32": 1, "fnv1a": 1, **changes}
+    about = json.dumps({"version": version, "files": {}, "replaces": []})
+    pq.write_table(pa.Table.from_pylist([row]).replace_schema_metadata({"ts-find": about}), buffer)
+    return buffer.getvalue()
+
+
+def _file_of(places: list[int], rows: list[int], parts: list[int]) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"h": places, "s": rows, "p": parts}), buffer)
+    return buffer.getvalue()
+
+
+PLACE = hashed(b"5").place
+NAME = f"{file_of(PLACE)}.parquet"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("objects.parquet", b""),
+        ("objects.parquet", b"PAR1" + bytes(100) + b"PAR1"),
+        ("objects.parquet", _list_of(2)),
+        ("objects.parquet", _list_of(1, end=0)),
+        ("objects.parquet", _list_of(1, parts=7)),
+        ("objects.parquet", _list_of(1, murmur2=-1)),
+        ("objects.parquet", _file_of([1], [1], [1])),
+        (NAME, b"garbage"),
+        (NAME, _file_of([PLACE], [9], [0])),
+        (NAME, _file_of([PLACE], [0], [256])),
+        (NAME, _file_of([PLACE], [0], [-2])),
+        (NAME, _list_of(1)),
+    ],
+)
+def test_an_index_that_is_damaged_or_of_a_later_release_is_not_there(
+    archive: ScannedArchive, name: str, data: bytes
+) -> None:
+    """What it would cover is read, with a warning."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.commit("t", 10)
+    index(archive)
+    _written(archive, name, data)
+    with capture_logs() as logs:
+        assert [row["offset"] for row in archive.rows(key_equals="5")] == [5]
+    assert [each["event"] for each in logs] == ["index_of_keys_unusable"]
 
 
 def test_a_rare_key_costs_few_requests(tmp_path: Path) -> None:
