@@ -172,8 +172,9 @@ def put_file(store: ObjectStore, prefix: str, digits: str, pairs: Pairs) -> tupl
         pa.table(columns),
         buffer,
         row_group_size=_GROUP_ROWS,
-        column_encoding={"h": "DELTA_BINARY_PACKED"},
-        use_dictionary=["s", "p"],
+        # A dictionary of the rows of a group would be as large as they are.
+        column_encoding=dict.fromkeys(("h", "s"), "DELTA_BINARY_PACKED"),
+        use_dictionary=["p"],
         compression="none",
         write_page_checksum=True,
     )

@@ -33,7 +33,7 @@ from ts_reader.find.rules import (
 from ts_reader.find.runs import Pairs, Run, joined, put_files, put_objects
 from ts_reader.reading.segment_reader import SegmentReader
 
-PAIR_BYTES: Final = 3  # of the index, about
+PAIR_BYTES: Final = 5  # of the index, about
 MOST_SHARE: Final = 0.1  # of a segment's bytes that its pairs may have
 _RUN_PAIRS: Final = 16_000_000  # of 24 bytes
 _PART_BITS: Final = 8
