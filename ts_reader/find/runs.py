@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 
 from ts_common.archive.small_objects import checked, get_small
 from ts_common.errors import CorruptData
-from ts_common.format_version import VERSION, check_version
-from ts_common.json_objects import decoding
+from ts_common.format_version import VERSION
+from ts_common.json_objects import decoding, parse_fields
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
 from ts_reader.decode.hashed_key import PLACE_BITS
 from ts_reader.decode.kernel_source import Int64s
@@ -42,6 +42,7 @@ FILES: Final = tuple(f"{number:02x}" for number in range(1 << 8))
 _GROUP_ROWS: Final = 1 << 16
 # Any identity that may write there can store more.
 _MOST_OBJECTS_BYTES: Final = 256 << 20
+_MOST_ABOUT_BYTES: Final = 1 << 20  # 256 files of 60 bytes each, and names of runs
 _MOST_OBJECTS: Final = 4_000_000
 _MOST_GROUP_ROWS: Final = 1 << 20
 _MOST_GROUP_BYTES: Final = 64 << 20
@@ -135,8 +136,7 @@ def read_run(store: ObjectStore, prefix: str, name: str) -> Run:
         stored = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
         if stored.metadata.num_rows > _MOST_OBJECTS:
             raise ValueError(f"{stored.metadata.num_rows} objects")
-        about = json.loads(stored.schema_arrow.metadata[_ABOUT])
-        check_version(about, key)
+        about = parse_fields(stored.schema_arrow.metadata[_ABOUT], key, "the metadata of a run", _MOST_ABOUT_BYTES)
         columns = stored.read().select(_SCHEMA.names).cast(_SCHEMA).to_pydict()
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         identities = [(row["directory"], row["stem"], row["size"], row["etag"]) for row in rows]
