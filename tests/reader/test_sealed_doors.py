@@ -73,8 +73,8 @@ def test_the_endpoint_reads_a_sealed_object_once(tmp_path: Path) -> None:
     partition = Partition(archive.store, archive.partition("t"), 0.0, Tails(archive.store, archive.keys))
 
     async def renew() -> None:
-        first = await partition.renewed(lists=True)
-        assert await partition.renewed(lists=True) is first
+        first = await partition.renewed()
+        assert await partition.renewed() is first
         assert [first.number_at(offset) for offset in (0, 3, 4, 23, 24, 31)] == [0, 0, 1, 5, 6, 7]
 
     with looking_for_seals(1) as read:

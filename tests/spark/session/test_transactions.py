@@ -22,6 +22,7 @@ from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.log_format.index_files import read_transaction_index
+from ts_reader.query import windows
 
 SECONDS = 60
 TOPIC = "transactions"
@@ -145,8 +146,11 @@ def test_r02_ranges_cut_transactions_apart(archive: Archive, transactions: Trans
         assert committed_rows(archive, failOnDataLoss="false", **bounds) == expected
 
 
-def test_r02_filters_cut_transactions_apart(archive: Archive, transactions: Transactions) -> None:
-    """Also into several pieces: what is between them is looked at for markers only."""
+def test_r02_filters_cut_transactions_apart(
+    archive: Archive, transactions: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also into several pieces: what is between them is looked at for markers only, unless they are near."""
+    monkeypatch.setattr(windows, "_NEAR_BYTES", -1)
     end = archive.ship(transactions.directory)
     draw = random.Random(4)
     options = {"subscribe": TOPIC, "includeHeaders": "true", "kafka.isolation.level": "read_committed"}
