@@ -51,8 +51,14 @@ ANSWERS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def session() -> botocore.session.Session:
+    """One for all clients: it reads the descriptions of services once."""
+    return botocore.session.Session()
+
+
 @pytest.fixture
-def opened(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opens]:
+def opened(fake: FakeServer, session: botocore.session.Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opens]:
     """Return what opens a session with these pools, the SDK's own, or lean ones; it returns the outcome."""
     with ExitStack() as stack:
 
@@ -60,7 +66,7 @@ def opened(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opens]
             if pools is not None:
                 monkeypatch.setattr("ts_common.store.s3.bounded_session.POOLS", pools)
             config = Config(read_timeout=5)
-            client = stack.enter_context(closing(bound(botocore.session.Session().create_client("s3", config=config))))
+            client = stack.enter_context(closing(bound(session.create_client("s3", config=config))))
 
             def send(method: str, headers: dict[str, str], body: Any = None) -> object:
                 request = AWSPreparedRequest(method, f"{fake.endpoint}/b/k%20?x=1", headers, body, True)  # type: ignore[arg-type]
