@@ -17,9 +17,9 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: setup
 	$(BIN)/python -m dev.demo
 
-# Most tests wait for servers most of the time, so four processes suit two cores; tests/conftest.py sets their order.
+# Most tests wait for servers most of the time, so five processes suit two cores; tests/conftest.py sets their order.
 test: test-parts
-	$(BIN)/pytest -m "not full" -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile repeatable
+	$(BIN)/pytest -m "not full" -n 5 --dist loadfile --no-loadscope-reorder --hypothesis-profile repeatable
 
 # Changes the agent's code in one place after another: `tests/histories` must fail for each. A quarter of an hour.
 mutants: $(READY)
@@ -110,7 +110,7 @@ test-parts: setup
 	@$(BIN)/python -m dev.local.kcat
 	@$(BIN)/python -m dev.local.go_programs
 	@$(BIN)/python -m dev.local.class_archives
-	@# Else each of four processes would rewrite the asserts of all tests, in 10 s of CPU.
+	@# Else each of five processes would rewrite the asserts of all tests, in 10 s of CPU.
 	@ls tests/__pycache__/conftest.*-pytest-*.pyc > /dev/null 2>&1 || $(BIN)/pytest -q --collect-only > /dev/null || true
 
 define check_python
