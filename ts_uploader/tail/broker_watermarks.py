@@ -61,7 +61,7 @@ class ClientHighWatermarks:
         """
         if leader_epochs is not self._epochs:
             self._epochs, self._turns = leader_epochs, cycle(sorted(leader_epochs))
-            self._known, self._sizes = {}, {}
+            self._known, self._sizes, self._logs, self._moving = {}, {}, {}, {}
         self._note_growth()
         wanted = [*{*self._moving, *islice(self._turns, min(_IN_TURN, len(leader_epochs)))}]
         found: dict[TopicPartition, int] = {}
