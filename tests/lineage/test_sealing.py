@@ -3,7 +3,8 @@
 import pytest
 
 from tests.lineage.clauses import Property
-from tests.lineage.sealing import ALL_OF_16, DROPPED, SCENARIOS, Rule16, SealingModel
+from tests.lineage.sealing import ALL_OF_16, DROPPED, SCENARIOS, Rule16
+from tests.lineage.sealing_model import SealingModel
 from tests.lineage.search import search
 
 
