@@ -225,6 +225,11 @@ class PartitionKeys:
         return self.prefix + CACHE_DIRECTORY
 
     @property
+    def erased(self) -> str:
+        """The common prefix of the lists of erased offsets."""
+        return self.prefix + ERASED_DIRECTORY
+
+    @property
     def marks(self) -> str:
         """A key between those of segments and those of `gaps/`, `log.start` and commit, to begin a listing after.
 
