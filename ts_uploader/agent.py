@@ -199,6 +199,7 @@ class Agent:
             self._sizes,
             self._errors,
             watch=self._leadership.watch,
+            look_at=self._leadership.look_at,
             reload=self._reload,
             tick=heartbeat.tick,
         )

@@ -92,6 +92,7 @@ class MainLoop:
         sizes: of segments, forgotten with their directory.
         errors: keeps the failures of tasks for the status page.
         watch: has the leadership source report these partitions.
+        look_at: receives each partition whose directory was listed, as `LeadershipSource.look_at`.
         tick: runs every two seconds.
     """
 
@@ -105,6 +106,7 @@ class MainLoop:
         errors: LastErrors,
         *,
         watch: Callable[[frozenset[TopicPartition]], None],
+        look_at: Callable[[TopicPartition], None],
         reload: Callable[[], None],
         tick: Callable[[], None],
     ) -> None:
@@ -117,6 +119,7 @@ class MainLoop:
         self._sizes = sizes
         self._errors = errors
         self._watch = watch
+        self._look_at = look_at
         self._reload = reload
         self._tick = tick
 
@@ -172,9 +175,11 @@ class MainLoop:
             raise message.error
 
     def _note_directory(self, message: Observation) -> None:
-        if isinstance(message, Listing | SeveralDirectories) and message.partition not in self.local:
-            self.local.add(message.partition)
-            self._local_changed = True
+        if isinstance(message, Listing | SeveralDirectories):
+            self._look_at(message.partition)
+            if message.partition not in self.local:
+                self.local.add(message.partition)
+                self._local_changed = True
         elif isinstance(message, DirectoryGone):
             self.local.discard(message.partition)
             self._sizes.forget(message.partition)

@@ -39,6 +39,13 @@ class LeadershipSource(ABC):
     def watch(self, partitions: Set[TopicPartition]) -> None:
         """Watch these partitions and no others. The caller calls it again at each change."""
 
+    def look_at(self, partition: TopicPartition) -> None:
+        """Accept the hint that the directory of a partition changed; any thread may call it, and it does not block.
+
+        Hints can be lost. A source that reads the broker's disk then need not look at all directories so often.
+        """
+        del partition
+
     @abstractmethod
     def run(self) -> None:
         """Connect and watch until `stop`; the caller gives it a thread.

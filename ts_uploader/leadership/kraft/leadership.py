@@ -26,12 +26,13 @@ The metadata that clients receive has no epochs, and the checkpoint alone is not
   before that. So the list that was read earlier counts if it is still the same file afterwards.
 
 While the broker does not answer, the source reports nothing. It never connects to controllers: the broker's answer
-counts. Each `poll_seconds` it requests everything again, even if nothing seems to have changed.
+counts. Each `poll_seconds` it requests the settings again, and each `_UNCHANGED_POLLS` of them the epochs, even if
+nothing seems to have changed. A broker that gets another epoch replaces the checkpoint, so its file shows that earlier.
 
 The load is bounded. A round requests at most `_URGENT` topics that changed or are new, and others with `_IN_TURN`
-partitions together; after a larger topic, rounds without others follow. A round reads the status of `_LOOKS` files and
-the settings of `_SETTINGS` topics. The disk shows a new leadership at once. The end of one is noticed when its topic's
-turn is reached, and until then it does no harm.
+partitions together; after a larger topic, rounds without others follow. A round reads the status of `_LOOKS` files, of
+up to `_HINTED` more in directories that changed, and the settings of `_SETTINGS` topics. The disk shows a new
+leadership at once. The end of one is noticed when its topic's turn is reached, and until then it does no harm.
 """
 
 import threading
@@ -61,9 +62,11 @@ log = structlog.get_logger()
 
 _URGENT = 200  # a request costs the agent a tenth of a millisecond, and the broker less
 _IN_TURN = 500  # partitions: each costs some 10 microseconds; those of a large broker are all read within a minute
-_LOOKS = 4_000  # some 3 microseconds each
+_LOOKS = 1_000  # some 3 microseconds each; a change that no hint names is found within a minute
+_HINTED = 4_000
 _SETTINGS = 20  # each answer contains all thirty settings of a topic
 _PARTITIONS_IN_REQUEST = 1_000  # for epochs
+_UNCHANGED_POLLS = 10  # for librdkafka an epoch costs some 50 microseconds
 _UNCONFIRMED_SECONDS = 60.0  # then a warning is logged
 _UNANSWERED_ROUNDS = 2  # then the client is restarted
 _CLOSE_SECONDS = 2.0
@@ -92,8 +95,9 @@ class KraftLeadership(LeadershipSource):
         super().__init__(environment, emit, poll_seconds)
         self._client = BrokerClient(environment.broker_id, client, self.answer_seconds)
         self._stopping = threading.Event()
-        self._lock = threading.Lock()  # guards the next attribute; the thread in `run` owns those below it
+        self._lock = threading.Lock()  # guards the next two attributes; the thread in `run` owns those below them
         self._wanted: Set[TopicPartition] | None = None
+        self._hinted: dict[TopicPartition, None] = {}  # partitions to look at before the others, in this order
         self._known: dict[TopicPartition, KnownPartition] = {}
         self._topics: dict[str, set[TopicPartition]] = {}
         self._urgent: dict[str, None] = {}  # topics to request before the others, in this order
@@ -126,6 +130,11 @@ class KraftLeadership(LeadershipSource):
         """Watch these partitions from the next round on."""
         with self._lock:
             self._wanted = frozenset(partitions)
+
+    def look_at(self, partition: TopicPartition) -> None:
+        """Look at the checkpoint of a partition in the next round: its directory changed."""
+        with self._lock:
+            self._hinted[partition] = None
 
     def run(self) -> None:
         """Confirm leaderships once a second until `stop`."""
@@ -209,6 +218,7 @@ class KraftLeadership(LeadershipSource):
         for partition in sorted(wanted - self._known.keys()):
             self._known[partition] = KnownPartition()
             self._urgent[partition.topic] = None
+            self.look_at(partition)
         self._topics = {}
         for partition in self._known:
             self._topics.setdefault(partition.topic, set()).add(partition)
@@ -221,8 +231,14 @@ class KraftLeadership(LeadershipSource):
 
     def _look(self) -> None:
         """Mark the topics whose checkpoints changed as urgent."""
-        for partition in self._look_turns.take(_LOOKS):
-            known = self._known[partition]
+        with self._lock:
+            hinted = [*islice(self._hinted, _HINTED)]
+            for partition in hinted:
+                del self._hinted[partition]
+        for partition in (*hinted, *self._look_turns.take(_LOOKS)):
+            known = self._known.get(partition)
+            if known is None:
+                continue
             mark = None if known.directory is None else epochs_mark(known.directory)
             if mark is None:
                 known.directory = find(self.environment.log_dirs, partition)
@@ -262,7 +278,7 @@ class KraftLeadership(LeadershipSource):
         for partition in led:
             known = self._known[partition]
             current = known.directory is not None and known.confirmed == epochs_mark(known.directory)
-            if not current or now > known.requested_at + self.poll_seconds:
+            if not current or now > known.requested_at + _UNCHANGED_POLLS * self.poll_seconds:
                 unsure.append(partition)
         confirmed = self._confirm(unsure)
         for partition in led:
@@ -285,8 +301,7 @@ class KraftLeadership(LeadershipSource):
         """Return the replicas on disk that broker and cluster confirm, and that are unchanged afterwards."""
         replicas: dict[TopicPartition, Replica] = {}
         for partition in partitions:
-            directory = self._known[partition].directory
-            replica = None if directory is None else read(directory)
+            replica = _replica_of(self._known[partition])
             if replica is not None:
                 replicas[partition] = replica
         if not replicas:
@@ -379,6 +394,16 @@ class KraftLeadership(LeadershipSource):
             except BrokerAway as unusable:
                 if self._unanswered == _UNANSWERED_ROUNDS:  # logged once
                     log.warning("broker_connection_failed", message="retried", error=str(unusable))
+
+
+def _replica_of(known: KnownPartition) -> Replica | None:
+    """Return the replica on disk; files that were confirmed are read again only after they changed."""
+    if known.directory is None:
+        return None
+    mark, of = known.confirmed, known.leadership
+    if mark is not None and of is not None and of.topic_id is not None and mark == epochs_mark(known.directory):
+        return Replica(known.directory, mark, of.epoch, of.topic_id)
+    return read(known.directory)
 
 
 def _identity(client: Mapping[str, str]) -> str:

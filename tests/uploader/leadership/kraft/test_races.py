@@ -22,6 +22,7 @@ from ts_uploader.leadership.kraft.broker_client import (
 )
 from ts_uploader.leadership.kraft.leadership import KraftLeadership
 from ts_uploader.leadership.kraft.polled_partitions import Turns
+from ts_uploader.leadership.kraft.replica_state import Replica, read
 from ts_uploader.messages.observations import Led, NotLed
 
 BROKER = 1
@@ -211,6 +212,51 @@ def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
     listener.thread.start()
     listener.wait_leadership(TP, 0, SECOND)
     assert {said.leadership.topic_id for said in listener.said if isinstance(said, Led)} == {SECOND}
+
+
+def test_a_checkpoint_is_looked_at_before_all_turns_after_a_hint(
+    told: Told, listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker has ten thousand: the turn of the partition, and of its topic, can be a minute away."""
+    monkeypatch.setattr(kraft, "_LOOKS", 0)
+    monkeypatch.setattr(kraft, "_IN_TURN", 0)
+    told.led = {TP: 5}
+    write(tmp_path, FIRST, 3, 5)
+    listener.thread.start()
+    listener.wait_leadership(TP, 5, FIRST)
+    told.led = {TP: 6}
+    write(tmp_path, FIRST, 3, 5, 6)
+    some_rounds(told)
+    assert listener.leadership(TP) == (5, FIRST)
+    listener.source.look_at(TP)
+    listener.wait_leadership(TP, 6, FIRST)
+
+
+def test_the_files_of_a_leadership_are_not_read_again_before_they_change(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each poll would read twenty thousand; the broker is still requested for the epoch."""
+    reads: list[Path] = []
+    epochs: list[None] = []
+
+    def counted(directory: Path) -> Replica | None:
+        reads.append(directory)
+        return read(directory)
+
+    monkeypatch.setattr(kraft, "read", counted)
+    told.led, told.before_epochs = {TP: 5}, lambda: epochs.append(None)
+    directory = write(tmp_path, FIRST, 5)
+    listener = Listener(lambda emit: Hasty(Environment("c", BROKER, (tmp_path,), "", kraft=True), emit, 0.0, {}))
+    listener.watch(TP)
+    listener.thread.start()
+    listener.wait_leadership(TP, 5, FIRST)
+    requested = len(epochs)
+    wait_for(lambda: len(epochs) > requested + 3, "further requests")
+    assert reads == [directory]
+    told.led = {TP: 6}
+    write(tmp_path, FIRST, 5, 6)
+    listener.wait_leadership(TP, 6, FIRST)
+    listener.close()
 
 
 @pytest.mark.parametrize(
