@@ -49,6 +49,11 @@ class Reader:
         self._at = 0
         self._what = what
 
+    @property
+    def unread(self) -> bytes:
+        """The bytes that follow what was read."""
+        return self._data[self._at :]
+
     def boolean(self) -> bool:
         """Read BOOLEAN."""
         return bool(self._unpacked(">b"))

@@ -8,6 +8,7 @@ Version 4 has the leader epoch (KIP-320), and its structures no tagged fields, a
 
 import struct
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ts_common.broker_connection.connection import Api, BrokerConnection
@@ -24,6 +25,7 @@ _REPLICA_AND_ISOLATION: Final = struct.pack(">ib", -1, 0)
 _COUNT: Final = struct.Struct(">i")
 _WANTED: Final = struct.Struct(">iiq")
 _ANSWER: Final = struct.Struct(">ihqqi")
+_ERROR: Final = itemgetter(1)
 _AT_ONCE: Final = 1000  # partitions of one request: a broker answers it without delaying others
 
 
@@ -56,26 +58,34 @@ class OffsetRequests:
             for some in (names[first : first + _AT_ONCE] for first in range(0, len(names), _AT_ONCE))
         ]
 
+        self._answers = [b""] * len(self._requests)  # the last ones; none that has an error
+
     def send(self, connection: BrokerConnection) -> Iterator[tuple[str, list[tuple[int, int, int, int, int]]]]:
         """Yield each topic of an answer, with number, error, time, offset and epoch of its partitions.
 
-        The broker answers in any order, and may name a topic twice.
+        The broker answers in any order, and may name a topic twice. Nothing is yielded of an answer that is equal to
+        the last one to the same request, unless it has an error: most partitions of a broker are not written to.
 
         Raises:
             NoAnswer, CorruptData, UnsupportedRequest: as `BrokerConnection.request`; an answer of fewer partitions
                 than requested is damaged.
         """
-        for wanted, body in self._requests:
+        for at, (wanted, body) in enumerate(self._requests):
             answer = connection.request(Api.LIST_OFFSETS, _VERSION, body)
             answer.int32()
-            count = 0
+            unread = answer.unread
+            if unread == self._answers[at]:
+                continue
+            count, has_error = 0, False
             for _ in range(answer.int32()):
                 topic = answer.string() or ""
                 rows: list[Any] = [*answer.structs(_ANSWER)]
                 count += len(rows)
+                has_error |= any(map(_ERROR, rows))
                 yield topic, rows
             if count < wanted:
                 raise CorruptData(f"{connection.name}: ListOffsets: the answer has {count} of {wanted} partitions")
+            self._answers[at] = b"" if has_error else unread
 
 
 def list_offsets(
