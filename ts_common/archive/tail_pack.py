@@ -36,6 +36,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from operator import attrgetter, sub
 from typing import Any, Final, NamedTuple
@@ -345,9 +346,10 @@ def _parts(entries: Iterable[TailEntry]) -> Iterator[list[TailEntry]]:
     """Yield the entries of each block: rows can have many epochs."""
     part: list[TailEntry] = []
     size = 0
+    named = cache(lambda name: len(json.dumps([name])))  # thousands of rows have few names
     for entry in entries:
         numbers = len(_COLUMNS) + 2 * len(entry.epochs) + 3 * len(entry.aborted or ())
-        own = numbers * _WIDTH + len(json.dumps([entry.directory, entry.object]))
+        own = numbers * _WIDTH + named(entry.directory) + named(entry.object)
         if part and (size + own > BLOCK_BYTES - _NAMES_BYTES or len(part) == MAX_BLOCK_ROWS):
             yield part
             part, size = [], 0
