@@ -17,9 +17,11 @@ lineage (`Lineage`), `log.start` in a second line. Retention and erasure add fie
 
 import re
 import secrets
+import sys
 import time
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Final
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import lru_cache
+from typing import Annotated, Any, Final, TypeVar
 
 from ts_common.archive.epoch_history import StoredEpochs
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES
@@ -38,6 +40,7 @@ from ts_common.format_version import ERASED_VERSION, LINEAGE_VERSION
 from ts_common.json_objects import MAX_INT32, decoding, shown, whole_number
 
 MAX_ERASED: Final = 999_999_999
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +150,24 @@ class Commit(StoredObject, expected="a commit", most=COMMIT_BYTES, version=None,
         """Whether a segment was committed; without one, line 1 names no object (protocol rule 8)."""
         return self.highest_base < self.next_offset or bool(self.epochs.pairs)
 
+    @property
+    def shared(self) -> "Commit":
+        """An equal commit with the parts of other commits that are equal: an agent has ten thousand in memory."""
+        topic_id = self.topic_id and sys.intern(self.topic_id)
+        return replace(self, epochs=_first(self.epochs), live=_first(self.live), topic_id=topic_id)
+
     def encode(self) -> bytes:
         """Return the content of `offset.wm`."""
         second = self.fields()
         if (lineage := second.pop("lineage", None)) is not None:
             second |= {"version": LINEAGE_VERSION, "lineage": lineage}
         return f"{self.highest_base:020d}\n".encode() + json_line(second)
+
+
+@lru_cache(maxsize=64)
+def _first(part: _Part) -> _Part:
+    """Return the first of equal objects."""
+    return part
 
 
 @dataclass(frozen=True, slots=True)

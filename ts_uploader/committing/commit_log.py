@@ -9,6 +9,7 @@ from dataclasses import replace
 import structlog
 
 from ts_common.archive.catalog import read_snapshot
+from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import PreconditionFailed, SegmentChanged
@@ -66,7 +67,8 @@ class CommitLog:
 
     def read(self, task: ReadPosition) -> PositionRead:
         """Return where to continue, as `PositionRecovery.read`."""
-        return self._recovery.read(task)
+        found = self._recovery.read(task)
+        return replace(found, position=_shared(found.position))
 
     def keys_of(self, partition: TopicPartition, topic_id: str) -> PartitionKeys | None:
         """Return the keys of a partition in a topic id's incarnation, as `PositionRecovery.keys_of`."""
@@ -219,4 +221,10 @@ def _begun_in_gap(epochs: EpochHistory, line: EpochHistory, gap: int, start: int
 
 
 def _committed(task: Task, position: Position) -> Committed:
-    return Committed(task.partition, task.generation, task.leadership, position)
+    return Committed(task.partition, task.generation, task.leadership, _shared(position))
+
+
+def _shared(position: Position) -> Position:
+    """Return an equal position, whose commit has `Commit.shared`."""
+    commit = position.commit
+    return replace(position, commit=commit.shared) if isinstance(commit, Commit) else position

@@ -35,7 +35,7 @@ class HighWatermarks:
         self._is_closed = False
         self._epochs: Mapping[TopicPartition, int] = {}
         self._requests = OffsetRequests({}, LATEST)
-        self._known: dict[str, dict[int, list[int]]] = {}  # by topic and number: epoch, high watermark
+        self._known: dict[str, dict[int, int]] = {}  # high watermarks by topic and number
 
     def request(self, leader_epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the high watermarks that differ from the last answer, each in the leader epoch of its partition.
@@ -51,8 +51,6 @@ class HighWatermarks:
             self._epochs = leader_epochs
             self._requests = OffsetRequests(leader_epochs, LATEST)
             self._known = {}
-            for name, epoch in leader_epochs.items():
-                self._known.setdefault(name.topic, {})[name.partition] = [epoch, -1]
         try:
             if self._connection is None:
                 self._connection = BrokerConnection(self._security(), _ANSWER_SECONDS, opening=self._opening)
@@ -75,10 +73,11 @@ class HighWatermarks:
             for number, error, _, offset, epoch in rows:
                 if error == TOPIC_AUTHORIZATION_FAILED:
                     denied.add(topic)
-                last = known.get(number)
-                if last is not None and not error and offset != last[1] and epoch == last[0]:
-                    last[1] = offset
-                    found[TopicPartition(topic, number)] = offset
+                if error or known.get(number, -1) == offset:
+                    continue
+                name = TopicPartition(topic, number)
+                if self._epochs.get(name) == epoch:
+                    self._known.setdefault(topic, {})[number] = found[name] = offset
         self.denied = denied
         return found
 

@@ -7,12 +7,12 @@ position of a partition that is written to is read before its turn.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.model import TopicPartition
+from ts_uploader.messages.observations import Listing
 from ts_uploader.messages.tasks import Position
 from ts_uploader.tail.live_log import LiveLog, Piece
 from ts_uploader.tracking.backlog import Backlog
@@ -30,7 +30,7 @@ class LedPartition:
     """One partition in one leadership.
 
     Attributes:
-        identity: device and inode of the directory.
+        listing: the newest one of its directory, which is the same in one leadership.
         epoch: leader epoch of the leadership.
         own: this leadership's newest commit; None while it is not known.
         high: its high watermark, as last answered; -1 before that.
@@ -40,8 +40,7 @@ class LedPartition:
     """
 
     partition: TopicPartition
-    directory: Path
-    identity: tuple[int, int]
+    listing: Listing
     epoch: int
     own: OwnCommit | None = None
     high: int = -1
@@ -83,7 +82,7 @@ class LedPartition:
 
     def log_from(self, start: int) -> LiveLog:
         """Return its log from an offset on."""
-        return LiveLog(self.directory, self.identity, self.epoch, start)
+        return LiveLog(self.listing.directory, self.listing.identity, self.epoch, start)
 
     def read(self, most: int) -> Piece | None:
         """Return the next batches, as `LiveLog.read` does. After an error the log is opened again."""
@@ -192,11 +191,11 @@ class LedPartitions:
         if epoch is None:
             return self._drop(partition)
         led = self._led.get(partition)
-        listing = known.listing
-        is_new = led is None or (led.epoch, led.directory, led.identity) != (epoch, listing.directory, listing.identity)
+        is_new = led is None or led.epoch != epoch or _place(led.listing) != _place(known.listing)
         if led is None or is_new:
             self._drop(partition)
-            led = self._led[partition] = LedPartition(partition, listing.directory, listing.identity, epoch)
+            led = self._led[partition] = LedPartition(partition, known.listing, epoch)
+        led.listing = known.listing
         own = self._own(position, epoch)
         if own is not None and (led.own is None or own.commit is not led.own.commit):
             led.take_commit(own)
@@ -213,3 +212,8 @@ class LedPartitions:
     def _drop(self, partition: TopicPartition) -> bool:
         self.waiting.pop(partition, None)
         return self._led.pop(partition, None) is not None
+
+
+def _place(listing: Listing) -> tuple[object, ...]:
+    """Return what distinguishes directories of one partition."""
+    return listing.log_dir, listing.renamed, listing.identity

@@ -180,3 +180,18 @@ def test_any_other_value_is_rejected(fields: Any) -> None:
 def test_no_lineage_is_older_than_each_lineage() -> None:
     """Lineages are ordered by the epoch of the agent whose commit went back."""
     assert epoch_of(None) < epoch_of(Lineage(0, 0, 0)) < epoch_of(Lineage(1, 0, 0))
+
+
+def test_commits_share_the_parts_that_are_equal() -> None:
+    """An agent has ten thousand in memory, most of partitions without writes since one election."""
+
+    def made_by(nonce: str) -> Commit:
+        live = Live("1", (), EpochHistory(((4, 0),)))
+        return Commit(0, 0, 4, EpochHistory(((3, 0),)), 0, "".join(["A"] * 22), 1, 0, nonce, live=live)
+
+    made = [made_by("one"), made_by("two")]
+    first, second = (commit.shared for commit in made)
+    assert [first, second] == made
+    assert first.live is second.live
+    assert first.epochs is second.epochs
+    assert first.topic_id is second.topic_id
