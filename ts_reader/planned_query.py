@@ -4,9 +4,9 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from ts_reader.execution.scheduler import Progress
 from ts_reader.query.bounds import Loss
 from ts_reader.query.plan_query import QueryPlan, plan_everywhere
 from ts_reader.query.query import Query, of_partition
-from ts_reader.query.splits import Split, bytes_of
+from ts_reader.query.splits import Split, bytes_of, gets_of
 from ts_reader.query.totals import Detail, Totals, known_totals
 from ts_reader.reading.parallel import in_threads
 
@@ -68,6 +68,7 @@ class Estimate:
         all_bytes: of these.
         partitions: the number of partitions with something to read.
         offsets: the number of offsets; records are fewer where compaction or filters removed some.
+        gets: by storage class, None for the store's default: the number of GETs, about, and their bytes.
     """
 
     segments: int
@@ -76,6 +77,7 @@ class Estimate:
     all_bytes: int
     partitions: int
     offsets: int
+    gets: Mapping[str | None, tuple[int, int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return (
@@ -268,6 +270,7 @@ class PlannedQuery:
             all_bytes=plan.all_bytes,
             partitions=len({copy.keys.partition for copy in copies.values()}),
             offsets=sum(part.end - part.start for part in parts),
+            gets=gets_of(parts),
         )
 
 

@@ -84,9 +84,13 @@ class Output:
         self._warnings.append(warning)
         print(f"tsctl: {printable(self._whole(warning))}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
-    def note(self, line: str) -> None:
-        """Write a line about progress to standard error, if no progress bar is there."""
-        if not sys.stderr.isatty():
+    def note(self, line: str, *, beside_bar: bool = False) -> None:
+        """Write a line about progress to standard error, if no progress bar is there.
+
+        Args:
+            beside_bar: whether to write it in any case.
+        """
+        if beside_bar or not sys.stderr.isatty():
             print(f"tsctl: {printable(line)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
     def document(self, fields: Mapping[str, object]) -> None:

@@ -72,6 +72,10 @@ def parse_form(text: str) -> str:
 class Form:
     """How bytes of one column are shown.
 
+    Attributes:
+        type: of the decoded column; None for bytes.
+        is_json: whether bytes are JSON, and shown as values of JSON.
+
     Args:
         text: as of `parse_form`.
         codec: that it names; None for bytes.
@@ -80,7 +84,8 @@ class Form:
     def __init__(self, text: str, codec: Codec | None) -> None:
         self._bytes = BYTES.get(text)
         self._codec = codec
-        self._is_json = text == "json"
+        self.type: pa.DataType | None = None if codec is None else codec.arrow_type
+        self.is_json = text == "json"
 
     def shown(self, column: pa.Array, headers: pa.Array | None = None) -> list[Shown]:
         """Return the values of a column of binary.
@@ -100,7 +105,7 @@ class Form:
         ]
 
     def _shown(self, data: bytes | None, value: object) -> Shown:
-        if data is not None and self._is_json:
+        if data is not None and self.is_json:
             try:
                 return parse_json(data, "JSON", len(data), _DEPTH), None
             except CorruptData as error:  # numbers beyond Python's, and what a reader of the line could not parse

@@ -28,6 +28,7 @@ from ts_reader.reading.parallel import in_threads
 
 # As Spark's own spark.sql.files.maxPartitionBytes.
 SPLIT_BYTES: Final = 128 << 20
+NEAR_BYTES: Final = 1 << 20  # what a reader of a part of a segment fetches at once
 _CHEAP_BYTES: Final = 4 << 20  # without an index, each piece is read from the first byte
 
 
@@ -69,6 +70,25 @@ def bytes_of(part: ReadRange) -> int:
         metadata, segment = copy.metadata, copy.segment
         total += segment.size * length // max(metadata.end - segment.name.base, length, 1)
     return total
+
+
+def gets_of(parts: Iterable[ReadRange]) -> dict[str | None, tuple[int, int]]:
+    """Estimate the GETs of ranges and their bytes, by the storage class of the copies; None for the store's default.
+
+    A range that begins inside of a copy needs the `.index` and a header first. One that ends inside of it fetches bytes
+    behind its end.
+    """
+    found: dict[str | None, tuple[int, int]] = {}
+    for part in parts:
+        for copy in part.copies:
+            segment = copy.segment
+            seeks = part.start > copy.base and ".index" in segment.suffixes
+            size = bytes_of(replace(part, copies=(copy,), start=part.start if seeks else min(part.start, copy.base)))
+            if part.end < copy.end:
+                size = min(segment.size, size + NEAR_BYTES)
+            requests, others = found.get(segment.storage_class, (0, 0))
+            found[segment.storage_class] = requests + (3 if seeks else 1), others + size
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,9 @@ from typing import Final
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.sealed_ranges import Part, SealedRun
 from ts_reader.query.filters import Ranges
-from ts_reader.query.splits import bytes_of
+from ts_reader.query.splits import NEAR_BYTES, bytes_of
 
 MOST_WINDOWS: Final = 10_000  # of a partition; each has up to three requests, and a range in memory
-_NEAR_BYTES: Final = 1 << 20  # what a reader of a part of a segment fetches at once
 
 
 def union(ranges: Iterable[tuple[int, int]], most: int = MOST_WINDOWS) -> Ranges:
@@ -77,7 +76,7 @@ def _near(part: ReadRange, pieces: Iterable[tuple[int, int]]) -> Sequence[tuple[
     bytes_of_offset = bytes_of(part) / (part.end - part.start)
     found: list[tuple[int, int]] = []
     for low, high in pieces:
-        if found and (low - found[-1][1]) * bytes_of_offset <= _NEAR_BYTES:
+        if found and (low - found[-1][1]) * bytes_of_offset <= NEAR_BYTES:
             found[-1] = found[-1][0], high
         else:
             found.append((low, high))

@@ -1,9 +1,8 @@
 """`tsctl find`: the records of keys or of a field of values, and the index that finds keys in seconds."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,6 +10,7 @@ from ts_common.archive.view import open_view
 from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.option_groups import with_groups
+from ts_common.store.factory import Scheme, parse_location
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import NEWEST
@@ -23,6 +23,7 @@ from tsctl.archive_options import (
     open_archive,
     parse_partitions,
 )
+from tsctl.cost.prices import read_prices
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output
 from tsctl.scan_options import (
@@ -38,11 +39,8 @@ from tsctl.scan_options import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ts_reader import Archive, FarTimes, Scan
     from ts_reader.query.bounds import Loss
-    from tsctl.record_lines import Form
 
 _MOST_KEYS: Final = 100_000
 _NUMBERS: Final = ("segments", "bytes", "pairs", "too_many_keys", "unread", "merged_runs", "removed_runs")
@@ -109,10 +107,21 @@ class _Shown:
 
     key: Annotated[str, typer.Option("--key-form", help="Form of keys, as --key of tsctl cat.")] = "utf8"
     value: Annotated[
-        str | None, typer.Option("--value", help="Form of values, as of tsctl cat; default: utf8, with --field json.")
+        str | None,
+        typer.Option(
+            "--value",
+            help="Form of values, as of tsctl cat; default: utf8; with --field json, with --registry too registry.",
+        ),
     ] = None
     offsets: Annotated[bool, typer.Option("--offsets", help="Print topic, partition and offset only.")] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read, and read no record.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be read and its cost, and read no record.")
+    ] = False
+    prices: Annotated[
+        Path | None,
+        typer.Option("--prices", help="With --dry-run: the price file of tsctl cost; default: list prices of S3."),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: JSON. Records always are.")] = False
 
     def check(self, problems: list[str]) -> None:
         """Append a sentence for each mistake."""
@@ -123,6 +132,8 @@ class _Shown:
                 parse_form(text or "utf8")
             except ValueError as error:
                 problems.append(f"{option}={text}: {error}")
+        if self.prices is not None and not self.dry_run:
+            problems.append(f"--prices={self.prices}: it is for --dry-run")
 
 
 @find.callback()
@@ -152,7 +163,7 @@ def records(
     registry = schemas.open(problems)
     if problems or wanted.topic is None:
         raise ConfigurationError(SOURCE, problems)
-    heard = _Heard()
+    heard = _Heard(Output(as_json=shown.as_json or not shown.dry_run))
     archive = given.reader(warn=heard.hear, registry=registry)
     scan = archive.scan(
         wanted.topic,
@@ -165,12 +176,11 @@ def records(
         **read.arguments(),
         **bounds,
     )
-    output = heard.output
-    estimate, found = scan.estimate(), scan.found
-    output.note(f"reads {estimate}" + ("" if found is None else f"; {found}"))
-    if not shown.dry_run:
-        with output.progress("offsets", estimate.offsets, among_lines=True) as advance:
-            _print(scan, archive, wanted.topic, wanted, shown, output, advance)
+    if shown.dry_run:
+        _print_cost(scan, archive, wanted.topic, shown.prices, heard.output)
+    else:
+        form = shown.value or ("utf8" if wanted.field is None else "json" if registry is None else "registry")
+        _print(scan, archive, wanted, shown, form, heard.output)
     if heard.lost:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -182,8 +192,8 @@ class _Heard:
         lost: whether offsets are lost.
     """
 
-    def __init__(self) -> None:
-        self.output = Output(as_json=True)
+    def __init__(self, output: Output) -> None:
+        self.output = output
         self.lost = False
 
     def hear(self, warning: "str | Loss | FarTimes") -> None:
@@ -194,47 +204,49 @@ class _Heard:
         self.output.warn(str(warning))
 
 
-def _print(
-    scan: "Scan", archive: "Archive", topic: str, wanted: _Wanted, shown: _Shown, output: Output, advance: Any
-) -> None:
-    from tsctl.record_lines import RecordPrinter  # noqa: PLC0415  (pyarrow, only for commands that decode)
+def _print_cost(scan: "Scan", archive: "Archive", topic: str, prices: Path | None, output: Output) -> None:
+    """Write what a scan reads, and what that costs."""
+    from tsctl.find.read_cost import COLUMNS, amount_of, fields, rows  # noqa: PLC0415  (the reader, as above)
 
-    form = shown.value or ("utf8" if wanted.field is None else "json")
-    printer = RecordPrinter(archive, output.row, shown.key, form)
-    _, values, _ = printer.open(topic)
-    for partition, one in scan.by_partition():
-        for batch in one.to_batches():
-            rows = batch if wanted.field is None else _with_field(batch, wanted.field, values)
-            if shown.offsets:
-                for offset in rows.column("offset").to_pylist():
-                    output.row({"topic": partition.topic, "partition": partition.partition, "offset": offset})
-            else:
-                printer.print(partition.topic, partition.partition, [rows])
-        advance(one.estimate().offsets)
-
-
-def _with_field(batch: "pa.RecordBatch", field: str, form: "Form") -> "pa.RecordBatch":
-    """Return the rows whose value has a text at a path."""
-    import pyarrow as pa  # noqa: PLC0415  (only for commands that decode)
-
-    path, _, text = field.partition("=")
-    shown = form.shown(batch.column("value"), batch.column("headers"))
-    matches = [text in _texts(value, path.split(".")) for value, reason in shown]
-    return batch.filter(pa.array(matches, pa.bool_()))
+    is_s3 = all(parse_location(each).scheme is Scheme.S3 for each in archive.locations)
+    priced = read_prices(prices) if prices is not None or is_s3 else None
+    estimate, found = scan.estimate(), scan.found
+    if output.as_json:
+        output.document({"topic": topic, **fields(estimate, found, priced)})
+        return
+    output.table(COLUMNS, rows(estimate, found))
+    if priced is None:
+        output.text("cost: add --prices, a price file; tsctl cost --example-prices writes an example")
+    else:
+        amount = f"{priced.currency} {amount_of(estimate, priced):.6f}"
+        output.text(f"cost: {amount} by the prices of {priced.name}, without egress and the requests of this plan")
 
 
-def _texts(value: object, path: Sequence[str]) -> Iterator[str]:
-    """Yield the values at a path as texts; of a list those of each item."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _texts(item, path)
-    elif path:
-        if isinstance(value, dict) and path[0] in value:
-            yield from _texts(value[path[0]], path[1:])
-    elif isinstance(value, bool) or value is None:
-        yield {True: "true", False: "false", None: "null"}[value]
-    elif not isinstance(value, dict):
-        yield str(value)
+def _print(scan: "Scan", archive: "Archive", wanted: _Wanted, shown: _Shown, form: str, output: Output) -> None:
+    """Write the records of a scan."""
+    from tsctl.find.field_search import FieldSearch  # noqa: PLC0415  (pyarrow, only for commands that decode)
+    from tsctl.record_lines import RecordPrinter  # noqa: PLC0415  (the same)
+
+    printer, search = RecordPrinter(archive, output.row, shown.key, form), None
+    if wanted.field is not None:
+        try:
+            search = FieldSearch(wanted.field, printer.open(wanted.topic or "")[1])
+        except ValueError as error:
+            raise ConfigurationError(SOURCE, [f"--field={wanted.field}: {error}"]) from error
+    estimate, found = scan.estimate(), scan.found
+    output.note(f"reads {estimate}" + ("" if found is None else f"; {found}"), beside_bar=True)
+    with output.progress("offsets", estimate.offsets, among_lines=True) as advance:
+        for partition, one in scan.by_partition():
+            for batch in one.to_batches():
+                rows = batch if search is None else search.rows(batch)
+                if shown.offsets:
+                    for offset in rows.column("offset").to_pylist():
+                        output.row({"topic": partition.topic, "partition": partition.partition, "offset": offset})
+                else:
+                    printer.print(partition.topic, partition.partition, [rows])
+            advance(one.estimate().offsets)
+    if search is not None and (message := search.message()) is not None:
+        output.warn(message)
 
 
 @find.command("index")

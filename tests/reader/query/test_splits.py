@@ -9,9 +9,18 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of
 from tests.made_views import ranges_of, view_of
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader.query.query import CorruptionMode, SplitLimits, Tolerance, View
 from ts_reader.query.read_split import read_split
-from ts_reader.query.splits import PartitionRanges, Split, bytes_of, make_splits, whole_partitions
+from ts_reader.query.splits import (
+    NEAR_BYTES,
+    PartitionRanges,
+    Split,
+    bytes_of,
+    gets_of,
+    make_splits,
+    whole_partitions,
+)
 
 RECORDS = 1000
 VALUE = bytes(200)
@@ -127,6 +136,27 @@ def test_a_split_has_only_the_aborted_transactions_that_overlap_it(archive: Made
     assert (first.aborted, second.aborted) == (aborted[:2], aborted[1:])
     (whole,) = whole_partitions(archive.store, [partition, PartitionRanges(())], TOLERANT)
     assert (whole.aborted, whole.view, whole.tolerance) == (aborted, View.LATEST, TOLERANT)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, RECORDS), (0, 40), (300, 340), (700, RECORDS)])
+@pytest.mark.parametrize("has_index", [True, False])
+def test_the_gets_of_a_range_are_those_that_its_reader_sends(
+    archive: MadeArchive, start: int, end: int, has_index: bool
+) -> None:
+    """With their bytes, at most a fetch too many; by the storage class."""
+    if has_index:
+        put(archive)
+    else:
+        archive.put_segment("t", 0, batches(*steps(0, RECORDS), value=VALUE))
+        archive.commit("t", RECORDS)
+    (whole,) = all_of(archive).ranges
+    part, counts = replace(whole, start=start, end=end), StoreCounts()
+    split = Split(archive.location, (part,))
+    for _ in read_split(CountedStore(archive.store, counts), split, ["offset"]):
+        pass
+    (((name, (requests, size)),),) = (gets_of([part]).items(),)
+    assert (name, requests) == (None, counts.requests["get"])
+    assert -5_000 <= size - counts.bytes_received <= NEAR_BYTES  # without the index and the batch before
 
 
 def test_a_range_has_its_share_of_the_bytes_of_each_copy(archive: MadeArchive) -> None:

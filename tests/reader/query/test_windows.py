@@ -75,7 +75,7 @@ def test_windows_have_the_parts_of_the_whole_plan(
     whole = by_offset([*views[which].runs(0, END)])
     with pytest.MonkeyPatch.context() as patch:
         if not joins:
-            patch.setattr(under_test, "_NEAR_BYTES", -1)
+            patch.setattr(under_test, "NEAR_BYTES", -1)
         found = by_offset([*clipped(views[which].runs(0, END), windows)])
     assert found.items() <= whole.items()
     wanted = {offset for low, high in windows for offset in range(low, min(high, END))}

@@ -1,6 +1,7 @@
 """`tsctl find` and its index: records of keys, what is read for them, and runs that are merged."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,11 +66,43 @@ def test_records_of_keys_are_printed_as_cat_prints_them(archive: MadeArchive, ru
     assert hexadecimal.lines == expected
 
 
-def test_a_dry_run_reads_no_record(archive: MadeArchive, run: Run) -> None:
-    """It prints what would be read."""
-    ended = run("find", "--topic", "t", "--key", "user-1", "--dry-run", *named(archive))
-    assert (ended.code, ended.out) == (0, "")
-    assert "reads 4 of 4 segments" in ended.err
+PRICES = """
+name: a store
+currency: EUR
+bytes_per_gb: 1
+default_class: STANDARD
+classes:
+  STANDARD: {storage_per_gb_month: 0, write_per_1000: 0, read_per_1000: 1000, retrieval_per_gb: 0.5}
+"""
+
+
+def test_a_dry_run_prints_what_would_be_read_and_its_cost(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
+    """By the prices of a file, with how much no index has; it reads no record."""
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    wanted = ("find", "--topic", "t", "--key", KEYS[5].decode(), "--dry-run", *named(archive))
+    run("find", "index", "t", *named(archive), "--most-share", "0")
+    archive.put_segment("t", 100, batch(100, [record(0)]))
+    archive.commit("t", 101, highest_base=100)
+    found = run(*wanted, "--json", "--prices", tmp_path / "prices.yaml").document
+    size = sum(info.size for info in archive.store.list() if info.key.endswith(".log"))
+    assert found["topic"]["segments"] == 5
+    assert found["topic"]["bytes"] == size
+    assert found["index"] == {
+        "segments": 4,
+        "left_out_by_certificates": 2,
+        "segments_without": 1,
+        "bytes_without": next(info.size for info in archive.store.list() if info.key.endswith("100.log")),
+        "runs": 1,
+    }
+    reads = found["reads"]
+    assert reads["segments"] == reads["requests"] == 3
+    assert found["cost"]["amount"] == reads["requests"] + reads["bytes"] / 2
+    shown = run(*wanted, "--prices", tmp_path / "prices.yaml")
+    assert f"cost: EUR {found['cost']['amount']:.6f} by the prices of a store, without egress" in shown.out
+    assert re.search(r"^no index has +1 ", shown.out, re.MULTILINE)
+    unpriced = run(*wanted)
+    assert (unpriced.code, unpriced.err) == (0, "")
+    assert "cost: add --prices" in unpriced.out
 
 
 def test_a_field_is_compared_as_text(archive: MadeArchive, run: Run) -> None:
@@ -139,6 +172,7 @@ def test_inputs_of_a_merge_stay_for_a_grace(archive: MadeArchive, run: Run) -> N
         (("--topic", "t", "--field", "user"), "--field=user: PATH=TEXT is expected"),
         (("--topic", "t", "--key", "xyz", "--hex"), "--hex: non-hexadecimal"),
         (("--topic", "t", "--keys", "nowhere"), "--keys=nowhere"),
+        (("--topic", "t", "--key", "a", "--prices", "p"), "--prices=p: it is for --dry-run"),
     ],
 )
 def test_mistakes_are_named(archive: MadeArchive, run: Run, arguments: tuple[str, ...], message: str) -> None:
