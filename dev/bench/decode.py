@@ -25,6 +25,7 @@ from dev.bench.measuring.records import json_value, key
 from ts_common.log_format.framing import HEADER_SIZE
 from ts_reader.decode.codecs import Codec
 from ts_reader.decode.columns import BufferPool, Projection
+from ts_reader.decode.compression import compress
 from ts_reader.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 
 SEGMENT_BYTES = 64 << 20
@@ -79,25 +80,6 @@ def build(codec: Codec, segment_bytes: int) -> Segment:
         batches.append(memoryview(whole)[position : position + size])
         position += size
     return Segment(whole, batches, records, uncompressed)
-
-
-def compress(codec: Codec, data: bytes) -> bytes:
-    """Compress as Kafka's Java clients do: xerial's framing, LZ4 frames of independent blocks without checksums."""
-    if codec is Codec.GZIP:
-        return bytes(cramjam.gzip.compress(data, 6))
-    if codec is Codec.ZSTD:
-        return bytes(cramjam.zstd.compress(data, 3))
-    if codec is Codec.SNAPPY:
-        framed = bytearray(b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
-        for start in range(0, len(data), 32 << 10):
-            block = bytes(cramjam.snappy.compress_raw(data[start : start + (32 << 10)]))
-            framed += len(block).to_bytes(4, "big") + block
-        return bytes(framed)
-    framed = bytearray(b"\x04\x22\x4d\x18\x60\x40\x82")
-    for start in range(0, len(data), 64 << 10):
-        block = bytes(cramjam.lz4.compress_block(data[start : start + (64 << 10)], store_size=False))
-        framed += len(block).to_bytes(4, "little") + block
-    return bytes(framed + bytes(4))
 
 
 def decoder(segment: Segment) -> Callable[[], int]:
