@@ -34,7 +34,7 @@ _INCARNATIONS = (
 )
 _HOLD = (
     b'{"version":1,"name":"h","topics":["t.*","u"],"prefix":"v","reason":"r","until":5,"setBy":"a","time":1,'
-    b'"twoPeople":true,"purpose":"hold"}'
+    b'"twoPeople":true,"purpose":"hold","lock":true}'
 )
 _REQUEST = (
     b'{"version":1,"topic":"t","partition":0,"directory":"t~a-0","kind":"damaged","from":1,"to":5,'

@@ -132,12 +132,21 @@ def _warn_of_two(former: Hold, wanted: Hold, own: Iterable[str | None], warn: Ca
         )
 
 
-def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, reason: str, now: int) -> list[str]:
+def remove_hold(
+    stores: Sequence[ObjectStore],
+    keys: ClusterKeys,
+    name: str,
+    reason: str,
+    now: int,
+    lift: Callable[[ObjectStore, Hold], object] = lambda *_: None,
+) -> list[str]:
     """Remove a hold from every store that has it; return the locations of these stores.
 
     Args:
         reason: for the trace.
         now: milliseconds since the epoch.
+        lift: is called for each store with a hold that has `lock`, after the traces and before a delete: if it fails,
+            the hold exists, and the command may be repeated.
 
     Raises:
         QueryError: no store has it.
@@ -153,6 +162,9 @@ def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, rea
         _refuse_same(name, [who for who in own.values() if who], [hold.set_by for _, (hold, _) in found])
     for store, (hold, _) in found:
         _put_trace(store, keys, Removal(hold, own[store.location], reason, now))
+    for store, (hold, _) in found:
+        if hold.lock:
+            lift(store, hold)
     for store, (_, etag) in found:
         key = keys.hold(name)
         if not is_removed(store.delete_matching({key: etag})):
@@ -316,4 +328,5 @@ def _options(hold: Hold) -> str:
     words += [] if hold.prefix is None else [f"--prefix {hold.prefix}"]
     words += [f"--reason {quote(hold.reason)}"]
     words += [] if hold.until is None else [f"--until @{hold.until}"]
+    words += ["--lock"] if hold.lock else []
     return " ".join([*words, *(["--two-people"] if hold.two_people else [])])

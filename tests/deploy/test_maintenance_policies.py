@@ -334,10 +334,31 @@ def test_holds_and_runs_are_put_only_if_absent() -> None:
         ("finder", "PutRuns"),
         ("hold-remover", "LeaveTraces"),
         ("holder", "SetHolds"),
+        ("sealer", "PutSeals"),
     )
     for name, sid in named:
         (found,) = (each for each in json.loads(document(f"iam/{name}.json"))["Statement"] if each["Sid"] == sid)
         assert found["Condition"] == {"Null": {"s3:if-none-match": "false"}}
+
+
+def test_locks_are_set_by_one_identity_and_lifted_by_another() -> None:
+    """Agents retain for at most a year, in governance mode; the collector sets legal holds. moto lacks the keys."""
+
+    def conditions(name: str, action: str) -> list[tuple[str, object]]:
+        statements = json.loads(document(f"iam/{name}.json"))["Statement"]
+        return [(each["Effect"], each.get("Condition")) for each in statements if action in each["Action"]]
+
+    hold, mode = "s3:object-lock-legal-hold", "s3:object-lock-mode"
+    assert conditions("legal-holds-set", "s3:PutObjectLegalHold") == [("Allow", {"StringEquals": {hold: "ON"}})]
+    assert conditions("legal-holds-lift", "s3:PutObjectLegalHold") == [("Allow", {"StringEquals": {hold: "OFF"}})]
+    assert conditions("collector", "s3:PutObjectLegalHold") == [("Deny", {"StringNotEquals": {hold: "ON"}})]
+    assert conditions("uploader-object-lock", "s3:PutObjectRetention") == [
+        ("Allow", None),
+        ("Deny", {"NumericGreaterThan": {"s3:object-lock-remaining-retention-days": "366"}}),
+        ("Deny", {"StringEquals": {mode: "COMPLIANCE"}}),
+    ]
+    for name in ("collector", "uploader-object-lock"):
+        assert conditions(name, "s3:BypassGovernanceRetention") == [("Deny", None)]
 
 
 def test_a_restore_may_record_itself_and_hold_what_it_restored(store_as: As) -> None:

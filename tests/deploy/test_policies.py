@@ -252,21 +252,26 @@ def test_tables_may_write_their_claims_and_nothing_else(store_as: As, tmp_path: 
 def test_no_policy_allows_more_than_it_names() -> None:
     """No action by a pattern, no resource `*`; the collector deletes segments, agents packs, the restorer versions."""
     known = (
+        "auditor",
         "collector",
         "collector-ended-incarnations",
         "endpoint",
         "finder",
         "hold-remover",
         "holder",
+        "legal-holds-lift",
+        "legal-holds-set",
         "reader",
         "reader-kms",
         "repairer",
         "restore-cluster",
         "restorer",
+        "sealer",
         "tables",
         "thawer",
         "uploader",
         "uploader-kms",
+        "uploader-object-lock",
     )
     assert tuple(POLICIES) == known
     for name in POLICIES:

@@ -4,7 +4,7 @@
 
     <base prefix>/ts-uploader~cluster~<cluster>/holds/case-17.json
     {"version":1,"name":"case-17","topics":["orders"],"prefix":null,"reason":"audit 17","until":null,
-     "setBy":"arn:aws:iam::111122223333:user/a","time":1700000000000,"twoPeople":true,"purpose":"hold"}
+     "setBy":"arn:aws:iam::111122223333:user/a","time":1700000000000,"twoPeople":true,"purpose":"hold","lock":true}
 
     <base prefix>/ts-uploader~cluster~<cluster>/holds/removed/case-17-1700000500000.json
     {"version":1,"hold":{...},"removedBy":"arn:aws:iam::111122223333:user/b","reason":"closed","time":1700000500000}
@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.stored_object import StoredObject, limited
+from ts_common.archive.stored_object import Presence, StoredObject, limited
 from ts_common.archive.topic_choice import topic_chooser
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.json_objects import optional_number, shown, text, whole_number
@@ -62,6 +62,8 @@ class Hold(StoredObject, expected="a hold", most=LARGEST, way_out=_WAY_OUT):
         time: milliseconds since the epoch: it was set.
         two_people: whether only another identity may remove it.
         purpose: `hold`, or the operation that set it.
+        lock: whether the versions of what it matches get legal holds of the store. Releases before this field ignore
+            it: they stop retention all the same.
 
     Raises:
         ValueError: a value is not valid, or it names no topic.
@@ -76,6 +78,7 @@ class Hold(StoredObject, expected="a hold", most=LARGEST, way_out=_WAY_OUT):
     time: int = 0
     two_people: bool = False
     purpose: _Text = HELD
+    lock: Annotated[bool, Presence.IF_SET] = False
 
     def __post_init__(self) -> None:
         check_hold_name(self.name)
@@ -117,7 +120,7 @@ class Hold(StoredObject, expected="a hold", most=LARGEST, way_out=_WAY_OUT):
     def terms(self) -> tuple[object, ...]:
         """All values but who set it, and when."""
         topics = tuple(sorted(set(self.topics)))
-        return (self.name, self.reason, topics, self.prefix, self.until, self.two_people, self.purpose)
+        return (self.name, self.reason, topics, self.prefix, self.until, self.two_people, self.purpose, self.lock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A driver overrides what its service has. `ts_common.store.contract.ObjectStore` 
 from abc import ABC
 from collections.abc import Iterable, Mapping
 
-from ts_common.errors import ObjectNotFound
+from ts_common.errors import ObjectNotFound, OperatorError
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.protection import Lock, Protection, locks_held
 
@@ -50,6 +50,26 @@ class BucketContract(ABC):  # noqa: B024  (its methods have defaults: a store wi
         """
         del key
         return None
+
+    def has_legal_hold(self, key: str, version: str) -> bool:
+        """Return whether a version of an object has a legal hold.
+
+        Raises:
+            AccessDenied: this identity may not read it; the message names the permission.
+            ObjectNotFound: the version does not exist.
+            OperatorError: this project sets no legal holds in such a store.
+        """
+        del version
+        raise OperatorError(f"{key}: legal holds are set in buckets of S3 with Object Lock only")
+
+    def set_legal_hold(self, key: str, version: str, *, is_held: bool) -> None:
+        """Set or lift the legal hold of a version of an object; both may be repeated.
+
+        Raises:
+            AccessDenied, ObjectNotFound, OperatorError: as `has_legal_hold`.
+        """
+        del version, is_held
+        raise OperatorError(f"{key}: legal holds are set in buckets of S3 with Object Lock only")
 
     def locked(self, keys: Iterable[str], now: float) -> Mapping[str, Lock]:
         """Return the locks that hold at a time, by key; eight are read at once. Missing objects have no lock.

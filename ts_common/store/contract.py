@@ -235,8 +235,8 @@ class ObjectStore(BucketContract):
             metadata: names and values in ASCII, names in lower case; 2 KB in all. An empty value may be lost.
             condition: on the object that the key has now.
             crc32c: of the body, if the caller has it: other bytes are then rejected.
-            archived: whether the object is written once and read seldom, like a segment. The storage class of the
-                options applies only to such objects.
+            archived: whether the object is written once and read seldom, like a segment. The storage class and the
+                object lock of the options apply only to such objects.
 
         Raises:
             PreconditionFailed: the condition does not hold; nothing was written.

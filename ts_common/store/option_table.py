@@ -16,6 +16,7 @@ from ts_common.store.options import (
     AddressingStyle,
     Connection,
     Encryption,
+    LockMode,
     StorageOptions,
     Storing,
     option_name,
@@ -25,6 +26,8 @@ from ts_common.suggestions import nearest
 # Objects of these classes must be restored before they can be read, which takes minutes to days.
 _ARCHIVES: Final = {"GLACIER", "DEEP_ARCHIVE"}
 _TAG_TEXT: Final = re.compile(r"[\w \-+=.:/@]*")  # S3's rule; letters and digits of any script
+_WHOLE: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
+_MOST_DAYS: Final = 36_500  # S3's own bound of a default retention
 _MOST_TAGS, _TAG_NAME, _TAG_VALUE = 10, 128, 256
 _INSECURE: Final = "; insecure accepts any server and sends it the records; for your own authority set ca.bundle"
 
@@ -88,6 +91,13 @@ def _check_tags(named: Sequence[tuple[str, str]]) -> None:
             raise ValueError(f"tag {name!r}: S3 accepts letters, digits, spaces and + - = . _ : / @")
 
 
+def _days(value: object) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not _WHOLE.fullmatch(text) or not 1 <= int(text) <= _MOST_DAYS:
+        raise ValueError(f"expected a whole number of days from 1 to {_MOST_DAYS}")
+    return int(text)
+
+
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
@@ -111,8 +121,8 @@ class _Options(BaseModel):
     storage_class: Annotated[
         _Text, AfterValidator(_readable_at_once), _matching(r"[\w-]+", "one word, such as STANDARD_IA")
     ] = _option(
-        "Storage class of the four objects of a segment; other objects are small and read often. "
-        "GLACIER and DEEP_ARCHIVE are rejected."
+        "Storage class of archived objects: the four of a segment, and gap records. Other objects are small and read "
+        "often. GLACIER and DEEP_ARCHIVE are rejected."
     )
     tags: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_tags)] = _option(
         "Tags of every object: name=value,name=value."
@@ -120,6 +130,14 @@ class _Options(BaseModel):
     acl: Annotated[Acl, _one_of(*Acl)] = _option("Canned ACL of every object, such as bucket-owner-full-control.")
     checksum_algorithm: Annotated[ChecksumAlgorithm, _one_of(*ChecksumAlgorithm)] = _option(
         "Checksum of each put: CRC32C (the default, without cost), CRC32, CRC64NVME, SHA1 or SHA256."
+    )
+    object_lock_mode: Annotated[LockMode, _one_of(*LockMode)] = _option(
+        "Mode of the Object Lock of archived objects, with object.lock.days: GOVERNANCE (the default), or COMPLIANCE, "
+        "which no identity can end: bytes that a law orders you to erase stay too."
+    )
+    object_lock_days: Annotated[int, BeforeValidator(_days)] = _option(
+        "Days for which each archived object is retained, from its put: no version of it can be deleted before. The "
+        "bucket needs Object Lock. Marks, cache objects and the live tail have no lock. Default: no lock."
     )
     addressing_style: Annotated[AddressingStyle, _one_of(*AddressingStyle)] = _option(
         "Place of the bucket in a request: path, virtual (in the host) or auto."
@@ -213,6 +231,7 @@ _NEEDED: Final = {
     "external.id": "role.arn",
     "role.session.name": "role.arn",
     "client.key": "client.certificate",
+    "object.lock.mode": "object.lock.days",
 }
 
 

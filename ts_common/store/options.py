@@ -31,6 +31,13 @@ class AddressingStyle(StrEnum):
     VIRTUAL = "virtual"
 
 
+class LockMode(StrEnum):
+    """Modes of S3's Object Lock: the values of `x-amz-object-lock-mode`."""
+
+    GOVERNANCE = "GOVERNANCE"
+    COMPLIANCE = "COMPLIANCE"
+
+
 class Acl(StrEnum):
     """S3's canned ACLs of objects."""
 
@@ -99,10 +106,12 @@ class Storing:
         server_side_encryption: of every object.
         kms_key_id: id or ARN of the KMS key; None means the bucket's, or else the account's.
         bucket_key_enabled: whether S3 sends KMS one request for many objects.
-        storage_class: of the four objects of a segment.
+        storage_class: of archived objects: the four of a segment, and gap records.
         tags: of every object, names and values.
         acl: of every object.
         checksum_algorithm: of the checksum of each put.
+        object_lock_mode: of the retention of archived objects; None with `object_lock_days` means governance.
+        object_lock_days: how long each archived object is retained, from its put by the store's clock; None for none.
     """
 
     server_side_encryption: Encryption | None = None
@@ -112,6 +121,8 @@ class Storing:
     tags: tuple[tuple[str, str], ...] = ()
     acl: Acl | None = None
     checksum_algorithm: ChecksumAlgorithm = ChecksumAlgorithm.CRC32C
+    object_lock_mode: LockMode | None = None
+    object_lock_days: float | None = None
 
     def only(self, names: tuple[str, ...]) -> "Storing":
         """Return these fields alone; the others have their defaults."""

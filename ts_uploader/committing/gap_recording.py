@@ -183,7 +183,7 @@ def record_gaps(
     for start, end in gaps:
         gap = Gap(start, end, reason, int(time.time() * _MILLISECONDS), broker)
         with suppress(PreconditionFailed):
-            store.put(keys.gap(start, end), gap.encode(), condition=IfAbsent())
+            store.put(keys.gap(start, end), gap.encode(), condition=IfAbsent(), archived=True)
             new.append((start, end))
     return tuple(new)
 

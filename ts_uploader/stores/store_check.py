@@ -8,7 +8,7 @@
 
 The probe is one object, `ts-uploader~probe`, next to the clusters' directories. Its content never changes. No listing
 of clusters, topics or segments contains it, and any agent may write it at any time. It is never deleted, because an
-agent may not delete. It is stored like a segment, storage class included.
+agent may not delete. It is stored like a segment, storage class and object lock included.
 
 If a store rejects the probe, the check tries groups of options, each together with those that the store accepted. It
 reports all groups that the store still rejects. It cannot detect options that a store ignores, except encryption, which
@@ -45,6 +45,7 @@ _GROUPS = (
     (("tags",), "s3:PutObjectTagging"),
     (("storage_class",), "a storage class that this store has"),
     (("checksum_algorithm",), "a checksum that this store supports"),
+    (("object_lock_mode", "object_lock_days"), "Object Lock on the bucket, and s3:PutObjectRetention"),
 )
 _ATTEMPTS = 5  # other agents may start at the same time and write the probe too
 _NO_ETAG = '"00000000000000000000000000000000"'

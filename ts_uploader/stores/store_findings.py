@@ -3,7 +3,8 @@
 `ts_uploader.stores.store_check` precedes it, as at each start. This module then writes one more object and deletes it,
 and checks: may this identity delete (the agent does so below `tail/` only), do the clocks agree, does the store contain
 the cluster under another entropy width too, and does a lifecycle rule of the bucket remove objects of the archive. With
-a live tail it also checks whether this identity may delete packs, and whether the bucket keeps their bytes then.
+`object.lock.days` it checks whether the store retains the probe. With a live tail it also checks whether this identity
+may delete packs, and whether the bucket keeps their bytes then.
 """
 
 import time
@@ -18,7 +19,7 @@ from ts_common.model import is_generated_cluster_id
 from ts_common.store.clock import REPORTED_SKEW_SECONDS, skew_between
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.factory import Scheme
-from ts_common.store.options import Endpoint
+from ts_common.store.options import Endpoint, LockMode, option_key
 from ts_common.store.retry import PROBE_ATTEMPTS, PROBE_POLICY
 from ts_common.wording import counted
 from ts_uploader.findings import Finding, error, hint, ok, warning
@@ -54,6 +55,8 @@ def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint, *, has
     findings += _put_and_delete(store, endpoint)
     findings += _widths(store, keys, endpoint)
     findings += _name(store, keys, endpoint)
+    if endpoint.options.storing.object_lock_days is not None:
+        findings += _object_lock(store, endpoint)
     if has_tail:
         findings += _packs(store, keys, endpoint)
         findings += _kept_packs(store, keys, endpoint)
@@ -81,6 +84,31 @@ def _put_and_delete(store: ObjectStore, endpoint: Endpoint) -> list[Finding]:
         what = "this user may delete, as each user that may write in a directory"
         way = "protect the archive by snapshots, or by a copy where this user may not write"
     return [*findings, hint(endpoint.location, what, way)]
+
+
+def _object_lock(store: ObjectStore, endpoint: Endpoint) -> list[Finding]:
+    """Check that the store retains archived objects, by the probe, which is stored like one, and nothing else."""
+    findings = []
+    if endpoint.options.storing.object_lock_mode is LockMode.COMPLIANCE:
+        what = (
+            f"{option_key('object_lock_mode')}=COMPLIANCE: no identity can delete a segment before its date, not even "
+            "where a law orders it (GDPR, Article 17)"
+        )
+        findings.append(warning(endpoint.location, what, "use GOVERNANCE, unless another law demands COMPLIANCE"))
+    try:
+        found = store.protection()
+        lock = store.locked_until(PROBE_NAME) if found.locks else None
+    except AccessDenied as denied:
+        what = f"this identity may not read whether the store retains archived objects: {denied}"
+        return [*findings, hint(endpoint.location, what, "check it yourself, or allow this check to")]
+    if lock is None or lock.until is None:
+        what = f"the store accepts {option_key('object_lock_days')}, but shows no lock of {PROBE_NAME}"
+        return [*findings, error(endpoint.location, what, "enable Object Lock on the bucket, or drop the option")]
+    if found.default_retention is not None:
+        what = f"the bucket itself retains every new object for {found.default_retention}, each former commit too"
+        way = f"remove its default retention: {option_key('object_lock_days')} locks archived objects alone"
+        findings.append(warning(endpoint.location, what, way))
+    return [*findings, ok(endpoint.location, f"archived objects are locked; the probe is {lock.reason}")]
 
 
 def _packs(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:

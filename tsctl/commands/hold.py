@@ -12,11 +12,13 @@ from ts_common.archive.topic_choice import as_pattern
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.option_groups import with_groups
+from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted, some
 from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import ArchiveOptions, JsonOption, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
+from tsctl.legal_holds import check_lockable, lift_legal_holds, set_legal_holds
 from tsctl.output import Output, iso
 from tsctl.scan_options import parse_end
 
@@ -59,6 +61,15 @@ def add(
     two_people: Annotated[
         bool, typer.Option("--two-people", help="Only another identity may remove it, by this command.")
     ] = False,
+    lock: Annotated[
+        bool,
+        typer.Option(
+            "--lock",
+            help="Also set legal holds of the store on each version of its segments and gap records: no identity can "
+            "delete them. tsctl gc run repeats that for new ones, tsctl hold rm lifts it. Needs a bucket with Object "
+            "Lock.",
+        ),
+    ] = False,
     *,
     given: ArchiveOptions,
     as_json: JsonOption = False,
@@ -78,6 +89,7 @@ def add(
             until=end,
             time=now,
             two_people=two_people,
+            lock=lock,
         )
     except ValueError as error:
         problems.append(f"hold {name}: {error}")
@@ -86,6 +98,8 @@ def add(
     archive_name = given.name()
     with open_archive(archive_name, output.warn) as archive:
         names = archive.names()
+        if lock:
+            check_lockable(archive.stores)
         if missing := sorted(topic for topic in chosen if is_topic_name(topic) and topic not in names):
             output.warn(f"the archive has no topic {some(missing)} today; the hold concerns it as soon as it has one")
         matched = sum(map(wanted.matches, names))
@@ -95,11 +109,15 @@ def add(
             )
         written = add_hold(archive.stores, archive.keys, wanted, output.warn)
         every = [store.location for store in archive.stores]
+        locked = sum(set_legal_holds(store, archive.keys, wanted.matches) for store in archive.stores if lock)
     if as_json:
-        output.document({"hold": name, "until": iso(end), "matches": matched, "written": written, "stores": every})
+        fields = {"hold": name, "until": iso(end), "matches": matched, "written": written, "stores": every}
+        output.document({**fields, "legal_holds": locked})
     else:
         done = f"set in {', '.join(written)}" if written else "exists already, in all stores of the archive"
         output.text(f"{name}: {done}\n{described(wanted)}\ntopics that it matches now: {matched}")
+        if lock:
+            output.text(f"legal holds set now: {locked:,}")
 
 
 @hold.command("ls")
@@ -120,11 +138,11 @@ def ls(
     _warn_of_differences(found, output)
     if as_json:  # the document has all warnings
         _warn_of_damaged(damaged, output)
-    counted = [(entry, sum(map(entry.hold.matches, names))) for entry in found]
+    matched = [(entry, sum(map(entry.hold.matches, names))) for entry in found]
     if as_json:
-        output.document({"cluster": archive.keys.cluster, "holds": [_fields(*each) for each in counted]})
+        output.document({"cluster": archive.keys.cluster, "holds": [_fields(*each) for each in matched]})
     elif found:
-        output.table(_COLUMNS, [_row(*each) for each in counted])
+        output.table(_COLUMNS, [_row(*each) for each in matched])
     elif not damaged:
         output.text("no holds")
     if not as_json:
@@ -155,11 +173,18 @@ def rm(
     except ValueError as error:
         raise ConfigurationError(SOURCE, [f"hold {name}: {error}"]) from error
     with open_archive(given.name(), output.warn) as archive:
-        removed = remove_hold(archive.stores, archive.keys, name, reason, now)
+        lifted = 0
+
+        def lift(store: ObjectStore, hold: Hold) -> None:
+            nonlocal lifted
+            lifted += lift_legal_holds(store, archive.keys, hold)
+
+        removed = remove_hold(archive.stores, archive.keys, name, reason, now, lift)
     if as_json:
-        output.document({"hold": name, "removed": removed})
+        output.document({"hold": name, "removed": removed, "legal_holds_lifted": lifted})
     else:
-        output.text(f"{name}: removed from {', '.join(removed)}; retention may remove what it held")
+        more = f"; {counted(lifted, 'legal hold')} lifted" if lifted else ""
+        output.text(f"{name}: removed from {', '.join(removed)}; retention may remove what it held{more}")
 
 
 def _warn_of_differences(found: Sequence[ListedHold], output: Output) -> None:
@@ -201,6 +226,7 @@ def _fields(entry: ListedHold, matches: int) -> dict[str, object]:
         "set_by": entry.set_by,
         "set_at": iso(one.time),
         "two_people": one.two_people,
+        "lock": one.lock,
         "purpose": one.purpose,
         "missing_in": entry.missing_in,
         "removed_by": None if removal is None else removal.removed_by,

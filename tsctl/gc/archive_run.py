@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ts_common.archive.catalog import read_log_start
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
-from ts_common.errors import CorruptData, NewerFormat, QueryError
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, QueryError
 from ts_common.format_version import VERSION
 from ts_common.store.contract import DeleteOutcome, ObjectStore
+from ts_common.store.protection import Lock
 from ts_common.wording import counted
 from tsctl.archive_options import ArchiveLocation, OpenArchive
 from tsctl.gc.incarnations import note_absent, read_topic_incarnations
@@ -21,7 +22,8 @@ from tsctl.gc.report import Report, list_reports
 from tsctl.gc.retention import Retention, Skipped
 from tsctl.gc.run import FUSE_WAY_OUT, LOG_OF_DELETIONS, Found, Show, discarded_plans, run_once
 from tsctl.gc.snapshots import thin_snapshots
-from tsctl.output import Output, size
+from tsctl.legal_holds import repeat_legal_holds
+from tsctl.output import Output, iso, size
 
 if TYPE_CHECKING:
     from tsctl.verify.kafka_cluster import KafkaCluster
@@ -37,12 +39,14 @@ class LocationResult:
 
     Attributes:
         old: what became of objects that retention, repairs, checks and snapshots wrote, and whose time is over.
+        legal_holds: number of versions that got a legal hold, because a hold with `lock` covers them.
     """
 
     location: str
     report: Report
     found: Found = field(default_factory=Found)
     old: DeleteOutcome = field(default_factory=lambda: DeleteOutcome((), (), {}))
+    legal_holds: int = 0
 
     @property
     def is_finding(self) -> bool:
@@ -84,6 +88,7 @@ def run_archive(
             now = begin(store, keys, result.report)
             plans = discarded_plans(store, keys, result.report.began, warn)
             fuse, is_first = NO_FUSE if ignore_fuse else policy.fuse, bool(plans)
+            _repeat_legal_holds(archive, store, now, result)
             work = _run_in(archive, location, policy, kafka, findings, now, result, fuse, is_first=is_first)
             if plans:  # a run that is killed before leaves them, and what they hid, to the next
                 store.delete_matching(plans)
@@ -91,6 +96,16 @@ def run_archive(
             result.old = result.old.joined(thin_snapshots(store, archive.stores, keys, policy.meta, now, work.locked))
             _end(result)
         yield result
+
+
+def _repeat_legal_holds(archive: OpenArchive, store: ObjectStore, now: int, result: LocationResult) -> None:
+    """Repeat the legal holds of holds with `lock`; what prevents it is a doubt, because the holds promise them."""
+    try:
+        result.legal_holds = repeat_legal_holds(store, archive.stores, archive.keys, now)
+    except (AccessDenied, CorruptData, NewerFormat) as error:
+        result.report.skip(Skipped("legal holds", str(error)))
+    if result.legal_holds:
+        result.report.line(did="legal holds", versions=result.legal_holds)
 
 
 def _end(result: LocationResult) -> None:
@@ -236,7 +251,7 @@ def locked_by(store: ObjectStore, now: int) -> Locked:
     """
     if not store.protection().locks:
         return lambda _: {}
-    return lambda keys: {key: lock.reason for key, lock in store.locked(keys, now / 1000).items()}
+    return lambda keys: store.locked(keys, now / 1000)
 
 
 def delete_old(
@@ -259,7 +274,7 @@ def delete_old(
         (store.list(PROBE_NAME), own.probes),
     )
     etags = {info.key: info.etag for kind, age in kinds for info in kind if now - info.modified * 1000 >= age}
-    held: Mapping[str, str] = locked(list(etags)) if etags else {}
+    held: Mapping[str, Lock] = locked(list(etags)) if etags else {}
     return store.delete_matching({key: etag for key, etag in etags.items() if key not in held})
 
 
@@ -283,6 +298,11 @@ def _lines(result: LocationResult, grace: int) -> Iterator[str]:
     if report.outcomes:
         others = (f"; {n:,} {outcome}" for outcome, n in sorted(report.outcomes.items()) if outcome != Outcome.REMOVED)
         yield f"deleted: {counted(report.outcomes[Outcome.REMOVED], 'object')} of {size(report.bytes)}{''.join(others)}"
+        if report.locked_until is not None or report.legal_holds:
+            last = Lock(report.locked_until, report.legal_holds > 0, "").reason
+            yield f"locked objects: {last}; a run after that deletes them"
+    if result.legal_holds:
+        yield f"legal holds set, by holds with lock: {result.legal_holds:,}"
     yield from _hidden_and_shown(report, found, grace)
     if not (report.outcomes or report.did[_HIDDEN] or report.did["shown"] or found.in_grace):
         did = "nothing was hidden, shown or deleted" if report.skipped or found.fuse else "nothing is due"
@@ -328,6 +348,8 @@ def fields_of(result: LocationResult) -> dict[str, object]:
         "due_bytes": found.due_bytes,
         "deleted": {str(outcome): count for outcome, count in sorted(report.outcomes.items())},
         "deleted_bytes": report.bytes,
+        "locked_until": None if report.locked_until is None else iso(int(report.locked_until * 1000)),
+        "legal_holds_set": result.legal_holds,
         "partitions": found.partitions,
         "waiting_partitions": found.waiting,
         "staying": report.did["stays"],

@@ -27,13 +27,14 @@ from ts_common.archive.object_keys import (
 )
 from ts_common.archive.sealed_objects import parse_sealed_name
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
+from ts_common.store.protection import Lock
 
 # An index without a `.log` can be part of an upload: the agent retries it as long as the broker has the file.
 UNFINISHED_MS: Final = 7 * 86_400_000
 _AT_ONCE: Final = 32
 _MARKS: Final = (COMMIT_NAME, LOG_START_NAME)
 
-Locked = Callable[[Sequence[str]], Mapping[str, str]]
+Locked = Callable[[Sequence[str]], Mapping[str, Lock]]
 
 
 class Outcome(StrEnum):
@@ -103,7 +104,7 @@ def delete(
 
     Args:
         objects: as a listing showed them.
-        locked: returns, by key, why the store keeps an object.
+        locked: returns, by key, the lock of each object that the store keeps.
         look: is called before each 32 objects; what it raises ends the deletion.
 
     Raises:

@@ -58,7 +58,7 @@ class Work:
         now: milliseconds since the epoch, by the clock of the store.
         grace: milliseconds between the hiding and the deletion.
         copies: keys of the copies of `log.start`, by one listing, and of those that the run wrote.
-        locked: returns, by key, why the store keeps an object.
+        locked: returns, by key, the lock of each object that the store keeps.
         is_first: whether an older collector ran before: it can have hidden records of any partition.
     """
 

@@ -5,6 +5,8 @@ r"""The report of a run, `gc/<run>.jsonl`: what it hid, showed, deleted and left
     {"version":1,"run":"gc-20261128T020000000Z-1f2e3d4c","time":1764295200000}
     {"partition":"orders-0","did":"hidden","start":0,"to":250,"limit":"the rule"}
     {"partition":"orders-1","did":"deleted","objects":[["00000000000000000000.log",1048576,"\"9e10...\"","removed"]]}
+    {"partition":"orders-3","did":"deleted","objects":[["00000000000000000000.log",1048576,"\"4b1f...\"","locked"]],
+     "retained":"retained until 2027-01-01 00:00:00 UTC (GOVERNANCE)"}
     {"partition":"orders-2","did":"left out","why":"hold","reason":"hold case-17: audit 17"}
     {"did":"ended","failed":false}
 
@@ -15,7 +17,7 @@ import json
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, Final
 
@@ -24,6 +26,7 @@ from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import ObjectNotFound, TieredStorageError
 from ts_common.json_objects import parse_fields
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.protection import Lock
 from tsctl.gc.objects import Locked, Outcome, delete
 from tsctl.gc.retention import LEAVES_OUT, Skipped
 
@@ -42,6 +45,8 @@ class Report:
         outcomes: number of objects by what became of each.
         bytes: of the objects that were removed.
         errors: the first failures of deletes.
+        locked_until: when the last lock of an object that stays ends, seconds since the epoch; None without one.
+        legal_holds: number of objects that stay by a legal hold, which has no end.
     """
 
     def __init__(self) -> None:
@@ -51,6 +56,8 @@ class Report:
         self.outcomes: Counter[Outcome] = Counter()
         self.bytes = 0
         self.errors: list[str] = []
+        self.locked_until: float | None = None
+        self.legal_holds = 0
         self._skipped: dict[Skipped, None] = {}
         self._lock = threading.Lock()
         self._lines: IO[bytes] | None = None  # only a run that `writing` writes has lines
@@ -97,8 +104,15 @@ class Report:
     ) -> bool:
         """Delete objects of a partition, and return whether all are removed; a change or a hold ends it."""
         done: list[tuple[str, int, str, str]] = []
+        locks: list[Lock] = []
+
+        def noted(asked: Sequence[str]) -> Mapping[str, Lock]:
+            found = locked(asked)
+            locks.extend(found.values())
+            return found
+
         try:
-            for info, outcome, error in delete(store, objects, locked=locked, look=look):
+            for info, outcome, error in delete(store, objects, locked=noted, look=look):
                 done.append((info.key.removeprefix(keys.prefix), info.size, info.etag, outcome))
                 with self._lock:
                     self.outcomes[outcome] += 1
@@ -110,8 +124,18 @@ class Report:
             return False
         finally:
             if done:
-                self.add(keys, "deleted", objects=done)
+                self.add(keys, "deleted", objects=done, **self._note(locks))
         return all(outcome is Outcome.REMOVED for *_, outcome in done)
+
+    def _note(self, locks: Sequence[Lock]) -> dict[str, str]:
+        """Note what keeps objects, and return the field of it: the lock that ends last."""
+        if not locks:
+            return {}
+        with self._lock:
+            self.legal_holds += sum(lock.legal_hold for lock in locks)
+            ends = [lock.until for lock in locks if lock.until is not None]
+            self.locked_until = max((*ends, self.locked_until or 0.0)) or None
+        return {"retained": max(locks, key=lambda lock: (lock.legal_hold, lock.until or 0.0)).reason}
 
     def key(self, keys: ClusterKeys) -> str:
         """Return its key."""

@@ -8,7 +8,16 @@ from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_common.store.checksums import ChecksumAlgorithm
 from ts_common.store.option_table import OPTIONS, parse_options
-from ts_common.store.options import NO_OPTIONS, Acl, AddressingStyle, Connection, Encryption, StorageOptions, Storing
+from ts_common.store.options import (
+    NO_OPTIONS,
+    Acl,
+    AddressingStyle,
+    Connection,
+    Encryption,
+    LockMode,
+    StorageOptions,
+    Storing,
+)
 
 ROLE = "arn:aws:iam::123456789012:role/archive"
 SECRET = "hunter2"
@@ -37,6 +46,8 @@ def test_every_option_is_read() -> None:
         "tags": "team=data, stage=prod",
         "acl": "bucket-owner-full-control",
         "checksum.algorithm": "sha256",
+        "object.lock.mode": "compliance",
+        "object.lock.days": "365",
         "addressing.style": "virtual",
         "endpoint.url": "https://s3.example.com:8443/",
         "region": "eu-west-1",
@@ -73,6 +84,8 @@ def test_every_option_is_read() -> None:
             tags=(("stage", "prod"), ("team", "data")),
             acl=Acl.BUCKET_OWNER_FULL_CONTROL,
             checksum_algorithm=ChecksumAlgorithm.SHA256,
+            object_lock_mode=LockMode.COMPLIANCE,
+            object_lock_days=365,
         ),
     )
 
@@ -105,6 +118,10 @@ def test_tags_and_booleans_are_accepted_as_json_values() -> None:
         ("tags", "a=<b>", "S3 accepts letters"),
         ("acl", "log-delivery-write", "accepted are private"),
         ("checksum.algorithm", "MD5", "accepted are CRC32C, CRC32, CRC64NVME, SHA1, SHA256"),
+        ("object.lock.days", "0", "from 1 to 36500"),
+        ("object.lock.days", "36501", "from 1 to 36500"),
+        ("object.lock.days", "0.5", "a whole number of days"),
+        ("object.lock.days", True, "a whole number of days"),
         ("addressing.style", "host", "accepted are auto, path, virtual"),
         ("endpoint.url", "s3.example.com", "http:// or https://"),
         ("endpoint.url", "https://s3.example.com/bucket", "nothing more"),
@@ -133,6 +150,12 @@ def test_what_sts_would_refuse_of_a_role_is_refused_here(name: str, value: str, 
     assert said in problem
 
 
+def test_an_unknown_mode_of_a_lock_is_refused() -> None:
+    """The message has the two of S3; a legal hold is no mode."""
+    (problem,) = problems_of({"object.lock.days": "1", "object.lock.mode": "legal"})
+    assert problem == "x.object.lock.mode=legal: accepted are GOVERNANCE, COMPLIANCE"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -144,6 +167,7 @@ def test_what_sts_would_refuse_of_a_role_is_refused_here(name: str, value: str, 
         ({"server.side.encryption": "aws:kms:dsse", "bucket.key.enabled": "true"}, "bucket.key.enabled: it needs"),
         ({"external.id": "theirs"}, "external.id: it needs role.arn"),
         ({"role.session.name": "me"}, "role.session.name: it needs role.arn"),
+        ({"object.lock.mode": "GOVERNANCE"}, "object.lock.mode: it needs object.lock.days"),
         ({"client.key": "k.pem"}, "client.key: it needs client.certificate"),
         ({"ca.bundle": "ca.pem", "tls.verify": "insecure"}, "checks no certificate"),
         ({"ca.bundle": "ca.pem", "endpoint.url": "http://s3"}, "ca.bundle: endpoint.url=http://s3 has no TLS"),

@@ -13,7 +13,7 @@ from dev.local.stores.moto import MotoServer
 from tests.made_archive import MadeArchive
 from tests.tsctl.gc.archives import bases, keep_last, names, run_in, ship, start_of
 from ts_common.store.protection import HiddenBytes
-from tsctl.gc.archive_run import LocationResult
+from tsctl.gc.archive_run import LocationResult, fields_of
 from tsctl.gc.objects import Outcome
 from tsctl.gc.report import read_report
 
@@ -64,6 +64,10 @@ def test_locked_objects_stay_and_are_listed_with_the_reason(locked: tuple[Any, s
     assert held <= set(names(archive))
     report = list(read_report(archive.store, archive.keys, result.report.run))
     assert json.dumps(report).count('"locked"') == len(held)
+    (deleted,) = (line for line in report if line.get("did") == "deleted")
+    assert deleted["retained"] == "retained until 2100-01-01 00:00:00 UTC (COMPLIANCE)"
+    assert not result.is_finding
+    assert fields_of(result)["locked_until"] == "2100-01-01T00:00:00.000Z"
     hidden = archive.store.hidden_bytes(prefix)
     assert hidden is not None
     assert (hidden.objects, hidden.markers) == (5 + 2, 5)  # and two former contents of log.start

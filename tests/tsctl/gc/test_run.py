@@ -12,6 +12,7 @@ from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, FixedRetention, bases, keep_last, later, names, run, run_in, ship, start_of
 from ts_common.errors import AccessDenied, ObjectFrozen, QueryError, StaleStateError
 from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, ObjectStream
+from ts_common.store.protection import Lock
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.archive_run import begin, delete_old
 from tsctl.gc.due import Rule
@@ -177,7 +178,7 @@ def test_own_objects_are_deleted_by_their_ages(archive: MadeArchive) -> None:
     own, now = OwnObjects.model_validate({}), int(time.time() * 1000)
     assert delete_old(archive.store, keys, own, now).removed == ()
     late = now + 401 * 86_400_000
-    kept = delete_old(archive.store, keys, own, late, lambda names: dict.fromkeys(names, "legal hold"))
+    kept = delete_old(archive.store, keys, own, late, lambda names: dict.fromkeys(names, Lock(None, True, "")))
     assert kept.removed == ()
     removed = delete_old(archive.store, keys, own, late).removed
     assert set(removed) == {report.key, f"{keys.repairs}a.json", f"{keys.gc}old/log-1-00000.jsonl"}

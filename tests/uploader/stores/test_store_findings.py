@@ -16,8 +16,8 @@ from ts_common.errors import AccessDenied
 from ts_common.store.contract import NO_METADATA, Body, Condition, DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.lifecycle import LifecycleRule
-from ts_common.store.options import Endpoint, StorageOptions, Storing
-from ts_common.store.protection import Protection
+from ts_common.store.options import Endpoint, LockMode, StorageOptions, Storing
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.findings import Finding, Severity
 from ts_uploader.stores.layout_check import settle_layout
@@ -106,6 +106,79 @@ def test_a_bucket_without_rules_is_fine(bucket: str) -> None:
     assert "no lifecycle rule" in " ".join(each.found for each in findings)
     with open_store(f"s3://{bucket}/base") as store:
         assert [info.key for info in store.list()] == [PROBE_NAME]
+
+
+LOCKED = Storing(object_lock_days=1)
+
+
+def lockable(moto_server: MotoServer) -> str:
+    """Create a bucket with object lock on moto's server, and return a location in it."""
+    name = f"lockable-{uuid.uuid4().hex[:12]}"
+    with closing(moto_server.client()) as client:
+        client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    return f"s3://{name}/base"
+
+
+def test_a_bucket_that_retains_the_probe_is_fine(moto_server: MotoServer, bucket: str) -> None:
+    """The finding has the date; a bucket without object lock is refused before, with the options."""
+    location = lockable(moto_server)
+    findings = found(location, LOCKED)
+    assert worse(findings) == []
+    assert "the probe is retained until" in " ".join(each.found for each in findings)
+    for storing in (LOCKED, Storing(object_lock_days=1, storage_class="STANDARD_IA")):
+        endpoint = Endpoint(f"s3://{bucket}/base", StorageOptions(storing=storing))
+
+        def open_with(options: StorageOptions, location: str = endpoint.location) -> ObjectStore:
+            return open_store(location, options, timeout_seconds=20)
+
+        with closing(open_with(endpoint.options)) as store:
+            (problem,) = problems_of(store, KEYS, endpoint, open_with, conditional=True)
+        assert problem.startswith("storage.service.endpoint.s3.object.lock.days=1: ")
+        assert "Object Lock on the bucket" in problem
+
+
+def test_compliance_and_a_default_retention_are_warnings(moto_server: MotoServer, bucket: str) -> None:
+    """No identity can erase under the first; the second would keep each commit too."""
+    del bucket
+    (compliance,) = worse(found(lockable(moto_server), replace(LOCKED, object_lock_mode=LockMode.COMPLIANCE)))
+    assert "Article 17" in compliance.found
+    location = lockable(moto_server)
+    with closing(moto_server.client()) as client:
+        client.put_object_lock_configuration(
+            Bucket=location.split("/")[2],
+            ObjectLockConfiguration={
+                "ObjectLockEnabled": "Enabled",
+                "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}},
+            },
+        )
+    (default,) = worse(found(location, LOCKED))
+    assert "each former commit too" in default.found
+
+
+class Unlocked(WrappedStore):
+    """A store that ignores the lock of a put, or denies this identity to read it."""
+
+    def __init__(self, inner: ObjectStore, denied: AccessDenied | None) -> None:
+        super().__init__(inner, threads=1)
+        self._denied = denied
+
+    def locked_until(self, key: str) -> Lock | None:
+        del key
+        if self._denied is not None:
+            raise self._denied
+        return None
+
+
+def test_a_store_that_ignores_the_lock_is_an_error(moto_server: MotoServer, bucket: str) -> None:
+    """It accepts the headers; an identity that may not read locks gets a hint instead."""
+    del bucket
+    location = lockable(moto_server)
+    (ignored,) = worse(found(location, LOCKED, lambda store: Unlocked(store, None)))
+    assert ignored.severity is Severity.ERROR
+    assert "shows no lock" in ignored.found
+    denied = found(location, LOCKED, lambda store: Unlocked(store, AccessDenied("no")))
+    assert worse(denied) == []
+    assert "may not read whether the store retains" in " ".join(each.found for each in denied)
 
 
 class Changed(WrappedStore):

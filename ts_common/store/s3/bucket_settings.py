@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _ENABLED, _SUSPENDED = "Enabled", "Suspended"
-_ON = "ON"
+_ON, _OFF = "ON", "OFF"
 # AWS and MinIO answer the first for an object without a lock, Ceph and SeaweedFS the others.
 _NO_LOCK = {"NoSuchObjectLockConfiguration", "ObjectLockConfigurationNotFoundError", "NoSuchObjectLegalHold"}
 # The message of AWS's InvalidRequest for a bucket without object lock.
@@ -90,6 +90,28 @@ class BucketProtection:
             hold = self._legal_hold(key)
         return None if until is None and hold != _ON else Lock(until, hold == _ON, mode)
 
+    def has_legal_hold(self, key: str, version: str) -> bool:
+        """Send GetObjectLegalHold for one version.
+
+        Raises:
+            AccessDenied: this identity may not read it.
+            ObjectNotFound: the version does not exist.
+        """
+        return self._legal_hold(key, version) == _ON
+
+    def set_legal_hold(self, key: str, version: str, *, is_held: bool) -> None:
+        """Send PutObjectLegalHold for one version.
+
+        Raises:
+            AccessDenied: this identity may not write it.
+            ObjectNotFound: the version does not exist.
+        """
+        status: Any = {"Status": _ON if is_held else _OFF}
+        with translated(self._call("PutObjectLegalHold", key)):
+            self._client.put_object_legal_hold(
+                Bucket=self._bucket, Key=self._base + key, VersionId=version, LegalHold=status
+            )
+
     def _retention(self, key: str) -> tuple[str, float | None]:
         call = self._call("GetObjectRetention", key)
         answer = self._answered(call, self._client.get_object_retention, self._named(key))
@@ -97,9 +119,10 @@ class BucketProtection:
             found = (answer or {}).get("Retention", {})
             return _retained(found.get("Mode"), found.get("RetainUntilDate"))
 
-    def _legal_hold(self, key: str) -> str | None:
+    def _legal_hold(self, key: str, version: str | None = None) -> str | None:
         call = self._call("GetObjectLegalHold", key)
-        answer = self._answered(call, self._client.get_object_legal_hold, self._named(key))
+        named = self._named(key) if version is None else {**self._named(key), "VersionId": version}
+        answer = self._answered(call, self._client.get_object_legal_hold, named)
         with call.understood():
             hold: str | None = (answer or {}).get("LegalHold", {}).get("Status")
             return hold

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ _SIGNATURE: Final = "s3v4"
 _METHODS: Final = {"GetObject": "GET", "HeadObject": "HEAD", "ListObjectsV2": "GET", "PutObject": "PUT"}
 _KEY: Final = "rehearsal"
 _METADATA: Final = "x-amz-meta-"
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"  # of a header, in UTC and without a fraction
 _LARGEST: Final = 16 << 20  # bytes of a body that is sent without waiting for the server's consent: a pack has fewer
 _IN_PATH: Final = "/~"  # characters of a key that the SDK does not escape
 _LISTING: Final = b"<ListBucketResult></ListBucketResult>"
@@ -333,6 +335,8 @@ def _text(value: object) -> str:
     """Return an argument as the SDK sends it."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, datetime):
+        return value.strftime(_TIME)
     return ",".join(value) if isinstance(value, list) else str(value)
 
 

@@ -55,7 +55,7 @@ from ts_common.store.s3.pages import Pages
 from ts_common.store.s3.shared_clients import SharedClients
 from ts_common.store.s3.thaw import may_be_frozen, restore_object, state_of
 from ts_common.store.s3.versions import list_versions
-from ts_common.store.s3.writes import check_encrypted, copy_object, delete_keys, storing_arguments
+from ts_common.store.s3.writes import check_encrypted, copy_object, delete_keys, lock_arguments, storing_arguments
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
     SizedBody,
@@ -167,6 +167,8 @@ class S3Store(ObjectStore):
                 request["IfMatch"] = etag
         sized = None if isinstance(body, bytes) else SizedBody(body, length, call.target)
         request |= storing_arguments(self._storing, archived=archived)
+        if archived:
+            request |= lock_arguments(self._storing, self.current_time())
         sent: Any = sized or body
         request |= checksum_argument(self._storing.checksum_algorithm, sent, crc32c, call.target)
         if sized:
@@ -343,6 +345,14 @@ class S3Store(ObjectStore):
     def locked_until(self, key: str) -> Lock | None:
         """Send HeadObject, and GetObjectRetention and GetObjectLegalHold for what its response does not show."""
         return self._protection.lock_of(check_key(key))
+
+    def has_legal_hold(self, key: str, version: str) -> bool:
+        """Send GetObjectLegalHold with the version's id."""
+        return self._protection.has_legal_hold(check_key(key), version)
+
+    def set_legal_hold(self, key: str, version: str, *, is_held: bool) -> None:
+        """Send PutObjectLegalHold with the version's id."""
+        self._protection.set_legal_hold(check_key(key), version, is_held=is_held)
 
     def close(self) -> None:
         """Wait for puts, and close the clients' connections unless other stores use them."""

@@ -52,6 +52,7 @@ NEEDED_PERMISSION = {
     "GetObjectLockConfiguration": "s3:GetBucketObjectLockConfiguration on the bucket",
     "GetObjectRetention": "s3:GetObjectRetention on the key",
     "GetObjectLegalHold": "s3:GetObjectLegalHold on the key",
+    "PutObjectLegalHold": "s3:PutObjectLegalHold on the key",
 }
 
 GIVE_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or attach a role to this host"

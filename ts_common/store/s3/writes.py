@@ -1,18 +1,19 @@
 """Write on S3: the options of `Storing` as arguments of PutObject, copies, and deletes of many keys.
 
-Encryption, tags and ACL apply to every object. The storage class applies only to the four objects of a segment. All
-others are small, are overwritten often and are read by each query. The colder classes charge at least 128 KiB and
-thirty days for each object, and each read by its bytes.
+Encryption, tags and ACL apply to every object. The storage class and the object lock apply only to archived objects,
+which are written once. All others are small, are overwritten often and are read by each query. The colder classes
+charge at least 128 KiB and thirty days for each object, and each read by its bytes. A lock would keep each version.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from ts_common.errors import AccessDenied, OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
-from ts_common.store.options import Storing, option_key
+from ts_common.store.options import LockMode, Storing, option_key
 from ts_common.store.s3.error_translation import BY_CODE, needed_permission, translated
 from ts_common.store.validation import check_key
 from ts_common.wording import clause
@@ -38,6 +39,23 @@ def storing_arguments(storing: Storing, *, archived: bool) -> dict[str, Any]:
         "ACL": storing.acl,
     }
     return {name: value for name, value in arguments.items() if value is not None}
+
+
+def lock_arguments(storing: Storing, now: float) -> dict[str, Any]:
+    """Return the arguments of PutObject that retain an archived object; none without `object_lock_days`.
+
+    S3 accepts them only with a checksum or an MD5 of the body, which each put of the driver has:
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html
+
+    Args:
+        storing: how objects are stored.
+        now: seconds since the epoch, by the store's clock.
+    """
+    if storing.object_lock_days is None:
+        return {}
+    until = datetime.fromtimestamp(now, UTC) + timedelta(days=storing.object_lock_days)
+    mode = storing.object_lock_mode or LockMode.GOVERNANCE
+    return {"ObjectLockMode": mode, "ObjectLockRetainUntilDate": until.replace(microsecond=0)}
 
 
 def check_encrypted(storing: Storing, answer: Mapping[str, Any], target: str) -> None:

@@ -103,6 +103,14 @@ class WrappedStore(ObjectStore):
         """Call the inner store."""
         return self._inner.locked_until(key)
 
+    def has_legal_hold(self, key: str, version: str) -> bool:
+        """Call the inner store."""
+        return self._inner.has_legal_hold(key, version)
+
+    def set_legal_hold(self, key: str, version: str, *, is_held: bool) -> None:
+        """Call the inner store."""
+        self._inner.set_legal_hold(key, version, is_held=is_held)
+
     def thaw_state(self, key: str) -> ThawState:
         """Call the inner store."""
         return self._inner.thaw_state(key)

@@ -51,6 +51,8 @@ CALLS = [
             "SSEKMSKeyId": "key",
             "BucketKeyEnabled": True,
             "StorageClass": "STANDARD_IA",
+            "ObjectLockMode": "GOVERNANCE",
+            "ObjectLockRetainUntilDate": datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC),
             "Tagging": "team=a%2Fb",
             "ACL": "bucket-owner-full-control",
             "ChecksumAlgorithm": "CRC32C",

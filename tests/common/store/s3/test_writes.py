@@ -1,8 +1,10 @@
 """Options of stored objects, as arguments of a put and as the server itself reports them."""
 
 import io
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,8 +15,8 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import OperatorError
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
-from ts_common.store.options import Acl, Encryption, StorageOptions, Storing
-from ts_common.store.s3.writes import check_encrypted, storing_arguments
+from ts_common.store.options import Acl, Encryption, LockMode, StorageOptions, Storing
+from ts_common.store.s3.writes import check_encrypted, lock_arguments, storing_arguments
 
 PARTITION = "prod/t-0/"
 SEGMENT = [f"{PARTITION}{100:020d}{suffix}" for suffix in (".index", ".timeindex", ".txnindex", ".log")]
@@ -87,6 +89,41 @@ def test_the_storage_class_is_for_the_objects_of_segments_alone(bucket: str, ser
         assert server.head_object(Bucket=bucket, Key=f"base/{key}")["StorageClass"] == "STANDARD_IA", key
     for key in SMALL:
         assert "StorageClass" not in server.head_object(Bucket=bucket, Key=f"base/{key}"), key
+
+
+@pytest.fixture
+def lockable(moto: MotoServer) -> str:
+    """Create a bucket with object lock."""
+    name = f"lockable-{uuid.uuid4().hex[:12]}"
+    with closing(moto.client()) as client:
+        client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    return name
+
+
+@pytest.mark.parametrize("mode", [None, LockMode.COMPLIANCE])
+def test_archived_objects_alone_are_retained(lockable: str, server: Any, mode: LockMode | None) -> None:
+    """Bytes and readers, from the time of the store on; commits, `log.start` and caches have no lock."""
+    storing = Storing(object_lock_mode=mode, object_lock_days=3)
+    put_every_kind(lockable, storing)
+    with stored(lockable, storing) as store:
+        for key in SEGMENT:
+            store.put(key, b"segment", archived=True)
+        store.put(VARIANT, io.BytesIO(b"segment"), size=7, archived=True)
+        now = store.current_time()
+    for key in (*SEGMENT, VARIANT):
+        head = server.head_object(Bucket=lockable, Key=f"base/{key}")
+        assert head["ObjectLockMode"] == (mode or "GOVERNANCE"), key
+        assert abs(head["ObjectLockRetainUntilDate"].timestamp() - now - 3 * 86_400) < 60, key
+    for key in SMALL:
+        assert "ObjectLockMode" not in server.head_object(Bucket=lockable, Key=f"base/{key}"), key
+
+
+def test_the_end_of_a_lock_is_days_after_the_stores_time() -> None:
+    """A fraction of a second is left out: no header has one."""
+    arguments = {"ObjectLockMode": "GOVERNANCE", "ObjectLockRetainUntilDate": datetime(2030, 1, 3, 0, 0, 1, tzinfo=UTC)}
+    now = datetime(2030, 1, 1, 0, 0, 1, 600_000, tzinfo=UTC).timestamp()
+    assert lock_arguments(Storing(object_lock_days=2), now) == arguments
+    assert lock_arguments(Storing(object_lock_mode=LockMode.COMPLIANCE), now) == {}
 
 
 def test_every_object_bears_the_tags(bucket: str, server: Any) -> None:

@@ -1,0 +1,135 @@
+"""An agent, retention and a repair in a bucket with Object Lock, with locks of seconds, until the locks end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from tests.tsctl.gc.archives import keep_last
+from tests.tsctl.running import Run
+from tests.tsctl.short_locks import SECONDS, ShortLocks
+from tests.uploader.beside import PREFIX, Archive, archives
+from tests.uploader.produced import records
+from ts_common.archive.catalog import read_catalog
+from ts_common.store.contract import ObjectVersion
+from tsctl.gc.archive_run import LocationResult, begin, delete_old, work_in
+from tsctl.gc.incarnations import read_topic_incarnations
+from tsctl.gc.objects import Outcome
+from tsctl.gc.policy import Fuse, OwnObjects
+from tsctl.gc.report import Report
+from tsctl.gc.run import run_once
+
+TOPIC = "short-locks"
+BUCKET = "short-locks"
+
+
+class Bucket:
+    """The bucket of an archive."""
+
+    def __init__(self, client: Any, archive: Archive) -> None:
+        self._client = client
+        self._archive = archive
+        self._base = archive.location.removeprefix(f"s3://{BUCKET}/")
+
+    def versions(self, prefix: str = "") -> list[ObjectVersion]:
+        found = self._archive.store.versions(prefix)
+        assert found is not None
+        return [each for each in found if not each.is_delete_marker]
+
+    def lock_mode(self, version: ObjectVersion) -> str | None:
+        """Return the mode of a version's retention; None without one."""
+        key = f"{self._base}/{version.info.key}"
+        head = self._client.head_object(Bucket=BUCKET, Key=key, VersionId=version.id)
+        mode: str | None = head.get("ObjectLockMode")
+        return mode
+
+    def delete(self, version: ObjectVersion) -> None:
+        key = f"{self._base}/{version.info.key}"
+        self._client.delete_object(Bucket=BUCKET, Key=key, VersionId=version.id, BypassGovernanceRetention=True)
+
+
+@pytest.fixture
+def archive(one_broker: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    """Ship a topic, by an agent whose puts are locked for seconds."""
+    assert one_broker.s3 is not None
+    for name, value in one_broker.s3.environment().items():
+        monkeypatch.setenv(name, value)
+    with closing(one_broker.s3.client()) as client:
+        client.create_bucket(Bucket=BUCKET, ObjectLockEnabledForBucket=True)
+    one_broker.create_topic(TOPIC, config={"segment.bytes": "20000"})
+    one_broker.produce(TOPIC, records(2000), partition=0)
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    provider = f"{ShortLocks.__module__}:{ShortLocks.__qualname__}"
+    properties = {"storage.service.endpoint.provider.class": provider, "storage.service.endpoint.url": url}
+    with archives(one_broker, tmp_path) as archive_of:
+        made = archive_of(TOPIC, properties={**properties, PREFIX + "tail.interval.ms": "200"})
+        made.location = url
+        made.agent()
+        made.wait_until_shipped()
+        yield made
+
+
+def collector(archive: Archive) -> Callable[[int], LocationResult]:
+    """Return a run of retention without a grace, as that of `tsctl gc run`, so that so many bytes stay."""
+
+    def collect(size: int) -> LocationResult:
+        store, keys = archive.store, archive.keys
+        result = LocationResult(store.location, Report())
+        with result.report.writing(store, keys):
+            now = begin(store, keys, result.report)
+            work = work_in(store, keys, keep_last(1, size), now, 0, result.report)
+            incarnations = read_topic_incarnations(store, keys, lambda _: True, result.report.skip)
+            run_once(work, incarnations, Fuse.model_validate({"share": "100%"}), found=result.found)
+            result.old = delete_old(store, keys, OwnObjects.model_validate({}), now, work.locked)
+        return result
+
+    return collect
+
+
+def test_an_agent_retention_and_a_repair_run_with_locks_until_these_end(
+    one_broker: LocalCluster, archive: Archive, run: Run
+) -> None:
+    """Archived objects alone are locked; what is locked stays, and no run fails; later the same run deletes it."""
+    assert one_broker.s3 is not None
+    keys = archive.partition_keys()
+    with closing(one_broker.s3.client()) as client:
+        bucket = Bucket(client, archive)
+        modes = {version.info.key: bucket.lock_mode(version) for version in bucket.versions()}
+        archived = {key for key in modes if key.endswith((".log", "index"))}
+        assert {key for key, mode in modes.items() if mode == "COMPLIANCE"} == archived | {"ts-uploader~probe"}
+        assert any("/tail/" in key for key in modes)
+        segments = read_catalog(archive.store, keys).segments
+        size = sum(segment.size for segment in segments[-3:])
+        collect = collector(archive)
+        assert collect(size).report.did["hidden"] == 1
+        locked = collect(size)
+        assert set(locked.report.outcomes) == {Outcome.LOCKED}
+        assert locked.report.locked_until is not None
+        assert not locked.is_finding
+        (first,) = [v for v in bucket.versions(keys.segment(segments[-2].name)) if v.info.key.endswith(".log")]
+        with pytest.raises(ClientError, match="AccessDenied"):
+            bucket.delete(first)
+        archive.store.delete([first.info.key])  # hidden behind a marker
+        repaired = run("repair", TOPIC, "--config", archive.config, "--wait", "0s", "--json")
+        assert repaired.code == 0, repaired.err
+        again = bucket.versions(first.info.key)
+        assert [bucket.lock_mode(version) for version in again] == [None, "COMPLIANCE"]  # tsctl sets no lock
+        verified = run("verify", TOPIC, "--config", archive.config, "--depth", "full", "--json")
+        assert verified.code == 0, verified.out
+        until = locked.report.locked_until
+
+        def are_over() -> bool:
+            archive.store.head(keys.commit)  # its response has the store's time
+            return archive.store.current_time() > until
+
+        wait_for(are_over, "the end of the locks", 3 * SECONDS)
+        ended = collect(size)
+        assert set(ended.report.outcomes) == {Outcome.REMOVED}
+        assert ended.report.outcomes.total() == locked.report.outcomes.total()
+        bucket.delete(first)
+    left = archive.read()
+    assert left == archive.oracle(end=archive.next_offset())[-len(left) :]
