@@ -4,9 +4,9 @@ A partition has the offsets 0 to 5. Broker 1 has the segments [0,2) and [2,4), b
 begins below a sealed end of 4. The agents of both seal, in any order of single store operations, and each can be late
 with every operation. A repair puts a good copy of [2,4), and can be killed. An election can lose the records from 3 on.
 A commit can pass the offsets 4 and 5 by a gap record that broker 2's agent fills later. They can also be in a segment
-[4,6) from which compaction removed the record at 4, which broker 2's segment has. Retention can have removed
-[0,2), and `log.start` can be lost then. Any identity can write an earlier `seal.json` again, with another lineage and
-any sealed object, or other bytes under a sealed object's name. Records are named by their log, 1 or 2.
+[4,6) whose record at 4 compaction removed; broker 2's segment has that record. Retention can have removed [0,2), and
+`log.start` can be lost then. Any identity can write an earlier `seal.json` again, with another lineage and any sealed
+object, or other bytes under a sealed object's name. Records are named by their log, 1 or 2.
 """
 
 from typing import Final, NamedTuple

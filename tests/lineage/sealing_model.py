@@ -225,5 +225,5 @@ def _union(commit: Commit, listed: Iterable[str], sealed: Iterable[str] = ()) ->
 
 
 def _without_record(found: dict[int, str], offsets: Iterable[int]) -> list[int]:
-    """Return the offsets at which the object that was found lacks the record."""
+    """Return the offsets whose record is missing in the object that was found."""
     return [offset for offset in offsets if offset in found and SEGMENTS[found[offset]].compacted == offset]

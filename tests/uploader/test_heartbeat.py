@@ -1,4 +1,4 @@
-"""What the agent does every two seconds beside gauges: it names the partitions that a checkpoint can still change."""
+"""Each two seconds, next to its gauges, the agent names the partitions that a checkpoint can still change."""
 
 from pathlib import Path
 
