@@ -34,6 +34,7 @@ The agent has neither NumPy nor a compiled compression.
 
 import json
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -76,7 +77,7 @@ _COLUMNS: Final = (
     *("crc32c", "unstable", "compacted", "later", "epochs", "aborted"),
 )
 _WIDTH: Final = 8
-_NAMES_BYTES: Final = 1024  # of the JSON text of a block, without directories and objects
+_ROWS_BYTES: Final = BLOCK_BYTES - 1024  # of a block, without the JSON text around directories and objects
 _EXPECTED: Final = "a pack"
 
 
@@ -342,21 +343,23 @@ def _aborted(flat: Sequence[int], end: int) -> Iterator[Aborted]:
         yield Aborted(producer, whole_number(first, 0, whole_number(last, 0, end - 1)), last)
 
 
-def _parts(entries: Iterable[TailEntry]) -> Iterator[list[TailEntry]]:
+def _parts(entries: Sequence[TailEntry]) -> Iterator[Sequence[TailEntry]]:
     """Yield the entries of each block: rows can have many epochs."""
-    part: list[TailEntry] = []
-    size = 0
     named = cache(lambda name: len(json.dumps([name])))  # thousands of rows have few names
-    for entry in entries:
-        numbers = len(_COLUMNS) + 2 * len(entry.epochs) + 3 * len(entry.aborted or ())
-        own = numbers * _WIDTH + named(entry.directory) + named(entry.object)
-        if part and (size + own > BLOCK_BYTES - _NAMES_BYTES or len(part) == MAX_BLOCK_ROWS):
-            yield part
-            part, size = [], 0
-        part.append(entry)
-        size += own
-    if part:
+    begin = 0
+    while begin < len(entries):
+        part = entries[begin : begin + MAX_BLOCK_ROWS]
+        sizes = [
+            len(_COLUMNS) * _WIDTH
+            + named(directory)
+            + named(place)
+            + (2 * len(epochs) + (3 * len(aborted) if aborted else 0)) * _WIDTH
+            for directory, _, _, _, place, _, _, _, epochs, _, aborted, _, _ in part
+        ]
+        if sum(sizes) > _ROWS_BYTES:
+            part = part[: max(1, bisect_right([*accumulate(sizes)], _ROWS_BYTES))]
         yield part
+        begin += len(part)
 
 
 def _encoded(entries: Sequence[TailEntry]) -> bytes:

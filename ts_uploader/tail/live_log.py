@@ -207,8 +207,9 @@ class LiveLog:
             OSError: a file cannot be read.
         """
         mark = epochs_mark(self._directory)
-        if mark is None or mark != self._checked:  # the same file has the same epochs
+        if mark is None or mark != self._checked:  # the same file has the same epochs, and stays in its directory
             self._check_epoch()
+            self._check_directory()
             self._checked = mark
         place = self._place or self._found()
         reading = _Reading(place)
@@ -216,9 +217,6 @@ class LiveLog:
             pass
         if mark is None or epochs_mark(self._directory) != mark:
             raise SegmentChanged(f"{self._directory}: its leader epoch checkpoint changed during the reading")
-        status = os.stat(self._directory)  # noqa: PTH116  (a Path costs as much again)
-        if (status.st_dev, status.st_ino) != self._identity:
-            raise SegmentChanged(f"{self._directory}: another directory has this name now; the topic was created again")
         self._place, piece = place, reading.finished(place.end)
         if piece is not None:
             self._read_to = piece.after
@@ -231,6 +229,11 @@ class LiveLog:
                 f"{self._directory}: its leader epoch checkpoint ends with {last.epoch}, the leader epoch is "
                 f"{self._epoch}"
             )
+
+    def _check_directory(self) -> None:
+        status = self._directory.stat()
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise SegmentChanged(f"{self._directory}: another directory has this name now; the topic was created again")
 
     def _read_file(self, reading: _Reading, high_watermark: int, most: int) -> bool:
         """Read one file to its end; return whether another one continues it."""
@@ -313,9 +316,11 @@ class LiveLog:
 
 def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
     """Yield the whole batches of a file from a position on: header, a window of the file, and the position in it."""
+    if position > log.size:
+        raise SegmentChanged(f"{log.path}: shorter than it was")
     # A round finds a few batches in most logs, so the first window is small.
     window, begin = log.read_at(position, min(SMALL_BYTES, log.size - position)), position
-    while True:
+    while position < log.size:
         at = position - begin
         if len(window) - at < min(HEADER_SIZE, log.size - position):
             window, begin, at = log.read_at(position, min(_WINDOW_BYTES, log.size - position)), position, 0

@@ -189,6 +189,18 @@ def test_a_log_that_another_leadership_has_is_not_read(directory: Path) -> None:
         log.read(99, MOST)
 
 
+def test_a_file_that_became_shorter_is_not_read(directory: Path) -> None:
+    """The log ends before the place where the reading continues; whether the leadership ended is not known yet."""
+    put(directory, 0, batch(0, epoch=7), batch(1, epoch=7))
+    log = live_log(directory, 7, 0)
+    piece = log.read(2, MOST)
+    assert piece is not None
+    log.take(piece)
+    put(directory, 0, batch(0, epoch=7))
+    with pytest.raises(SegmentChanged, match="shorter than it was"):
+        log.read(3, MOST)
+
+
 def test_a_directory_of_a_topic_that_was_created_again_is_not_read(directory: Path) -> None:
     """It has the same name and leader epoch, and a batch can begin where the reading continues."""
     put(directory, 0, batch(0, epoch=7))

@@ -61,8 +61,8 @@ from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, Broke
 log = structlog.get_logger()
 
 _URGENT = 200  # a request costs the agent a tenth of a millisecond, and the broker less
-_IN_TURN = 500  # partitions: each costs some 10 microseconds; those of a large broker are all read within a minute
-_LOOKS = 1_000  # some 3 microseconds each; a change that no hint names is found within a minute
+_IN_TURN = 200  # partitions: each costs some 20 microseconds; ten thousand are all read within a minute
+_LOOKS = 500  # some 3 microseconds each; of thirty thousand, a change that no hint names is found within a minute
 _HINTED = 4_000
 _SETTINGS = 20  # each answer contains all thirty settings of a topic
 _PARTITIONS_IN_REQUEST = 1_000  # for epochs
