@@ -145,7 +145,7 @@ def _waiting(backlog: Mapping[TopicPartition, Backlog], untold: int) -> Iterator
     )
     yield _gauge(
         "position_deferred_partitions",
-        "Partitions whose next offset is of the positions object: the agent reads two positions a second.",
+        "Partitions whose next offset is of the positions object: the agent reads one of them a second.",
         sum(waiting.is_deferred for waiting in backlog.values()),
     )
     waits = [waiting.wait for waiting in backlog.values() if waiting.wait is not None]
