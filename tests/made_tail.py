@@ -156,6 +156,14 @@ class Recorded(WrappedStore):
             raise ObjectNotFound(key)
         return self._inner.open(key, byte_range)
 
+    def check(self) -> None:
+        self.requests.append("HEAD bucket")
+        self._inner.check()
+
+    def list_directories(self, prefix: str = "") -> Iterator[str]:
+        self.requests.append(f"LIST {prefix} by directory")
+        return self._inner.list_directories(prefix)
+
     def head(self, key: str) -> ObjectInfo:
         self.requests.append(f"HEAD {key}")
         return self._inner.head(key)

@@ -36,6 +36,7 @@ def read_with_former(
     *,
     seals: bool = False,
     known: Sequence[SealedObject] = (),
+    lowest: int | None = None,
 ) -> PartitionCatalog:
     """Return a snapshot of one partition for a reader, with its former places.
 
@@ -45,12 +46,16 @@ def read_with_former(
         commit: as of `read_catalog`.
         seals: as of `read_catalog`.
         known: as of `read_catalog`.
+        lowest: the lowest offset that the caller reads. If the partition's own directory has it, the snapshot lacks the
+            former places, and no request is sent for them.
 
     Raises:
         LineageUnsettled, StoreUnavailable, AccessDenied, BucketMissing: as `read_catalog`.
         NewerFormat: as `read_catalog`, of any of the places, and of `restored.json`.
     """
     catalog = read_catalog(store, keys, commit, seals=seals, known=known)
+    if lowest is not None and lowest >= (catalog.start or 0):
+        return catalog
     try:
         return replace(catalog, former=former_places(store, catalog))
     except CorruptData as error:

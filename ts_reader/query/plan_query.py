@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.commit import Commit
 from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.sealed_ranges import SealedRun, parts_of
@@ -29,7 +30,7 @@ from ts_reader.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_a
 from ts_reader.query.filters import EVERYTHING, QueryFilters
 from ts_reader.query.frozen import check_thawed
 from ts_reader.query.plan_partition import PartitionPlan, plan_partition
-from ts_reader.query.query import Edge, Query, View, by_location, settled
+from ts_reader.query.query import Edge, Query, View, by_location, lowest_read, settled
 from ts_reader.query.splits import PartitionRanges, Split, bytes_of, make_splits, whole_partitions
 from ts_reader.query.subscription import find_topics, where
 from ts_reader.reading.parallel import in_threads
@@ -166,7 +167,7 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
 
     def opened(catalogs: Sequence[PartitionCatalog]) -> list[PartitionView]:
         return in_threads(
-            lambda catalog: open_view(store, catalog, damaged=damaged, tails=tails),
+            lambda catalog: open_view(store, _needed(catalog, query), damaged=damaged, tails=tails),
             catalogs,
             step="metadata of segments",
         )
@@ -199,6 +200,16 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     splits = splits_of(store, [plan.read for plan in plans], query, ends_at_damage=not has_end)
     warnings = (*_warnings(query, topics, views), *sorted(damaged or ()), *cut.warnings)
     return replace(_total(plans, splits, warnings, losses, found), found=found_keys)
+
+
+def _needed(catalog: PartitionCatalog, query: Query) -> PartitionCatalog:
+    """Return a snapshot without the segments, if the query begins in the live tail: there only entries count."""
+    lowest, commit = lowest_read(query, catalog.keys.partition), catalog.commit
+    if not query.tail or lowest is None or not isinstance(commit, Commit) or commit.live is None:
+        return catalog
+    if lowest < commit.next_offset or catalog.log_start is None:
+        return catalog
+    return replace(catalog, segments=(), cache_objects=(), sealed=())
 
 
 def tails_of(store: ObjectStore, query: Query, known: TailLogs | None = None) -> TailLogs | None:

@@ -276,6 +276,23 @@ def settled(store: ObjectStore, query: Query) -> Query:
     return replace(query, entropy_bits=keys_of(store, query.cluster, None).entropy_bits)
 
 
+def lowest_read(query: Query, partition: TopicPartition) -> int | None:
+    """Return the lowest offset of a partition that decides what a query shows; None if it can be any.
+
+    Transactions, the newest record of a key and a cut can depend on records below those that are shown.
+    """
+    if query.read_committed or query.view is not View.LOG or query.cut is not None or query.key_equals is not None:
+        return None
+    match query.start:
+        case Offset(offset):
+            return offset
+        case Offsets(by_topic):
+            found = by_topic.get(partition.topic, {}).get(partition.partition)
+            return found if isinstance(found, int) else None
+        case _:
+            return None
+
+
 def by_location(query: Query) -> Iterator[Query]:
     """Yield a query for each location, of its topics. The first location gets all topics that no other one has."""
     elsewhere = {topic for _, topics in query.topics_elsewhere for topic in topics}

@@ -3,12 +3,13 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories, list_topics
 from ts_common.errors import QueryError
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import some
-from ts_reader.query.query import Query
+from ts_reader.query.query import Query, lowest_read
 from ts_reader.reading.topics import Topic, nothing_under, read_topics
 
 
@@ -27,7 +28,7 @@ def find_topics(store: ObjectStore, query: Query, *, seals: bool = False) -> tup
     known = list_known(store, query)
     wanted = wanted_names(query, known)
     listed = {name: known.get(name, NO_DIRECTORIES) for name in wanted}
-    topics = read_topics(store, keys, listed, query.incarnation, seals=seals)
+    topics = read_topics(store, keys, listed, query.incarnation, seals=seals, lowest=partial(lowest_read, query))
     found = []
     for name in wanted:
         if name in topics:
@@ -44,10 +45,10 @@ def list_known(store: ObjectStore, query: Query) -> dict[str, TopicDirectories]:
         QueryError: the store does not hold the cluster with these entropy bits.
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
-    store.check()
     keys = query.keys
     known = list_topics(store, keys)
     if not known:
+        store.check()
         raise QueryError(nothing_under([store], keys, query.wording.sign("prefix_entropy_bits")))
     return known
 

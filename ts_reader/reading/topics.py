@@ -5,7 +5,7 @@ list of incarnations; a topic without either never existed. If the store has no 
 width is probably wrong, so the message names the widths that the store has for the cluster.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog
@@ -14,7 +14,7 @@ from ts_common.archive.directories import TopicDirectories, entropy_widths, list
 from ts_common.archive.former_places import read_with_former
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.layout import contradiction, read_layout
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.incarnation_option import NEWEST, directory_of
@@ -59,6 +59,7 @@ def read_topics(
     incarnation: str = NEWEST,
     *,
     seals: bool = False,
+    lowest: Callable[[TopicPartition], int | None] = lambda _: None,
 ) -> dict[str, Topic]:
     """Return topics by name with all partitions that the store has; a topic that never existed is left out.
 
@@ -66,6 +67,7 @@ def read_topics(
         listed: the topics, as `list_topics` returns them.
         incarnation: of each topic, as `parse_incarnation` returns it.
         seals: as of `read_catalog`.
+        lowest: returns that of `read_with_former`.
 
     Raises:
         QueryError: a topic has no such incarnation.
@@ -85,7 +87,11 @@ def read_topics(
         for number in sorted(listed[name].partitions)
     ]
     held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
-    for catalog in in_threads(lambda keys: read_with_former(store, keys, seals=seals), partitions, step="list"):
+
+    def read(keys: PartitionKeys) -> PartitionCatalog:
+        return read_with_former(store, keys, seals=seals, lowest=lowest(keys.partition))
+
+    for catalog in in_threads(read, partitions, step="list"):
         if _holds_anything(catalog):
             held[catalog.keys.partition.topic].append(catalog)
     return {
