@@ -1,8 +1,11 @@
 """Merges: the entries of many packs become few, so that an index stays small (tail rule 5).
 
-A merge moves the packs, or a level of merged objects, to the next level. It joins the entries of a partition that
-follow each other in one leadership, up to `_JOINED_BYTES`. Entries of `_LARGE_BYTES` stay where they are. Those that no
-reader needs any more are left out (`ts_uploader.tail.needed`).
+A merge copies the small entries of all packs, or of some merged objects, into new objects. It joins the entries of a
+partition that follow each other in one leadership, up to `_JOINED_BYTES`. Entries of `_LARGE_BYTES` stay where they
+are. Those that no reader needs any more are left out (`ts_uploader.tail.needed`).
+
+Merged objects are merged again with those whose entries are about as long, if that leaves few entries: so each byte is
+copied a few times only. The entries alone decide that. No state is kept, and a restart changes nothing.
 
 Small entries are read object after object, and written to their place in a file without a name: the object of a merge
 is larger than the agent's memory may be.
@@ -11,9 +14,9 @@ is larger than the agent's memory may be.
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
@@ -24,16 +27,18 @@ from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_pack import HEAD_BYTES, MOST_ABORTED, PackHead, encode_pack
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
-from ts_uploader.tail.pack_log import Level, PackLog, nonce
+from ts_uploader.tail.pack_log import Listed, PackLog, nonce
 
 PACKS: Final = 64  # are merged at once: one more put for so many
-_ROWS: Final = 10_000  # of the packs, or of a level: half of what an index has room for
-_GENERATIONS: Final = 32  # objects of a level
-_LEVELS: Final = 4
+_ROWS: Final = 10_000  # of the packs, or of objects with entries of one length: half of what an index has room for
+_INDEX_ROWS: Final = 12_000  # that an index is made for: each costs some 10 us, and a reader an object for so many
+_KEPT: Final = 5  # indexes that a merge keeps at most: it divides the others again
+_ALIKE: Final = 8  # objects with entries of one length
+_FEWER: Final = 4  # entries become one: less is not worth the copy
 _OBJECT_BYTES: Final = 256 << 20
 _JOINED_BYTES: Final = 8 << 20  # a reader begins at the first byte of an entry
 _LARGE_BYTES: Final = 4 << 20
-_MOVED_BYTES: Final = 512 << 20  # of a level in one merge: meanwhile packs wait for theirs
+_MOVED_BYTES: Final = 512 << 20  # of merged objects in one merge: meanwhile packs wait for theirs
 _PIECE: Final = 1 << 20
 _MILLISECONDS: Final = 1000
 Needs = Callable[[TailEntry], bool]
@@ -63,20 +68,18 @@ class MergePlan:
     Attributes:
         reads: of the log, when the plan was made.
         number: of the newest pack then.
-        packs: names of the packs that it moves; none for a merge of a level.
-        level: the number of the level that receives; 0 follows the packs.
+        packs: names of the packs that it moves; none for a merge of merged objects.
         moved: the entries that it moves.
-        levels: all levels, without the entries that it moves.
-        changed: the numbers of the levels that lost entries.
+        listed: other entries that its index has.
+        kept: the indexes that stay, behind its own.
     """
 
     reads: int
     number: int
     packs: tuple[str, ...]
-    level: int
     moved: tuple[TailEntry, ...]
-    levels: tuple[Level, ...]
-    changed: frozenset[int]
+    listed: tuple[TailEntry, ...]
+    kept: tuple[Listed, ...]
 
 
 @dataclass(slots=True)
@@ -85,79 +88,85 @@ class Merged:
 
     Attributes:
         made: names of the objects.
-        levels: all levels of the log with them.
+        indexes: all indexes of merged objects with them.
         copied: bytes of batches.
     """
 
     made: list[str] = field(default_factory=list)
-    levels: tuple[Level, ...] = ()
+    indexes: tuple[Listed, ...] = ()
     copied: int = 0
 
 
 def plan_merge(log: PackLog, needs: Needs) -> MergePlan | None:
     """Return the merge that is due; None without one.
 
+    The packs are first: while they wait, no pack has room for more.
+
     Args:
         needs: whether a reader can still need an entry.
     """
-    due = _due(log)
-    if due is None:
+    size, count = sum(pack.size for pack in log.packs), sum(len(pack.rows) for pack in log.packs)
+    if len(log.packs) >= PACKS or size >= _OBJECT_BYTES or count >= _ROWS:
+        moved = tuple(row for pack in log.packs for row in pack.rows if needs(row))
+        return _plan(log, needs, moved, packs=tuple(pack.name for pack in log.packs))
+    if log.is_tidy:
         return None
-    source, target = due
-    levels = [*log.levels, *[Level()] * (target + 1 - len(log.levels))]
-    changed = {target}
-    if source is None:
-        packs, moved = tuple(pack.name for pack in log.packs), [row for pack in log.packs for row in pack.rows]
-    else:
-        packs, moved = (), _oldest(levels[source].rows)
-        gone = {*moved}
-        levels[source] = replace(levels[source], rows=tuple(row for row in levels[source].rows if row not in gone))
-        changed.add(source)
-    levels[target] = replace(levels[target], rows=tuple(filter(needs, levels[target].rows)))
-    kept = tuple(filter(needs, moved))
-    return MergePlan(log.reads, log.number, packs, target, kept, tuple(levels), frozenset(changed))
+    moved = tuple(_worth_merging(row for listed in log.merged for row in listed.rows if row.length < _LARGE_BYTES))
+    log.is_tidy = not moved
+    return _plan(log, needs, moved) if moved else None
 
 
 def plan_sweep(log: PackLog, needs: Needs) -> MergePlan | None:
-    """Return a merge that only leaves entries out; None if a reader can need each entry of the levels."""
-    levels = [replace(level, rows=tuple(filter(needs, level.rows))) for level in log.levels]
-    changed = [at for at, level in enumerate(levels) if level.rows != log.levels[at].rows]
-    if not changed:
-        return None
-    return MergePlan(log.reads, log.number, (), changed[-1], (), tuple(levels), frozenset(changed))
+    """Return a merge that only leaves entries out; None if a reader can need each entry of merged objects."""
+    dropped = {row for listed in log.merged for row in listed.rows if not needs(row)}
+    return _plan(log, needs, (), dropped) if dropped else None
 
 
-def _due(log: PackLog) -> tuple[int | None, int] | None:
-    """Return the level that a merge empties, None for the packs, and the one that receives.
+def _plan(
+    log: PackLog,
+    needs: Needs,
+    moved: tuple[TailEntry, ...],
+    dropped: Collection[TailEntry] = (),
+    *,
+    packs: tuple[str, ...] = (),
+) -> MergePlan:
+    """Return a plan that makes the indexes again up to the last one that loses an entry."""
+    gone = {*moved, *dropped} if not packs else set[TailEntry]()
+    left = [[row for row in listed.rows if row not in gone] if gone else listed.rows for listed in log.merged]
+    changed = [at for at, listed in enumerate(log.merged) if listed.name is None or len(left[at]) < len(listed.rows)]
+    until = max(changed, default=-1) + 1
+    rows = [row for some in left[:until] for row in some]
+    kept = log.merged[until:]
+    while kept and (len(kept) > _KEPT or len(rows) + len(moved) + len(kept[0].rows) <= _INDEX_ROWS):
+        rows += kept[0].rows
+        kept = kept[1:]
+    return MergePlan(log.reads, log.number, packs, tuple(filter(needs, moved)), tuple(filter(needs, rows)), kept)
 
-    The packs are first: while they wait, no pack has room for more. The deepest level receives its own small entries.
+
+def _worth_merging(small: Iterable[TailEntry]) -> list[TailEntry]:
+    """Return the small entries of the oldest objects whose entries are about as long; empty if they stay as they are.
+
+    So many that a merge of them is soon done, and leaves few of them.
     """
-    size, count = sum(pack.size for pack in log.packs), sum(len(pack.rows) for pack in log.packs)
-    if len(log.packs) >= PACKS or size >= _OBJECT_BYTES or count >= _ROWS:
-        return None, 0
-    for number in reversed(range(min(len(log.levels), _LEVELS))):
-        rows = log.levels[number].rows
-        if number == _LEVELS - 1:
-            if sum(row.length < _LARGE_BYTES for row in rows) >= _ROWS:
-                return number, number
-        elif len(rows) >= _ROWS or len({row.object for row in rows}) >= _GENERATIONS:
-            return number, number + 1
-    return None
-
-
-def _oldest(rows: Iterable[TailEntry]) -> list[TailEntry]:
-    """Return the entries of the oldest objects of a level: so many that a merge of them is soon done."""
     of_object: dict[str, list[TailEntry]] = {}
-    for row in rows:
+    for row in small:
         of_object.setdefault(row.object, []).append(row)
-    found: list[TailEntry] = []
-    size = 0
+    alike: dict[int, list[str]] = {}
     for name in sorted(of_object, key=_age):
-        if found and size >= _MOVED_BYTES:
-            break
-        found += of_object[name]
-        size += sum(row.length for row in of_object[name] if row.length < _LARGE_BYTES)
-    return found
+        rows = of_object[name]
+        alike.setdefault((sum(row.length for row in rows) // len(rows)).bit_length() // 2, []).append(name)
+    for _, names in sorted(alike.items()):
+        if len(names) < _ALIKE and sum(len(of_object[name]) for name in names) < _ROWS:
+            continue
+        found, size = list[TailEntry](), 0
+        for name in names:
+            if found and size >= _MOVED_BYTES:
+                break
+            found += of_object[name]
+            size += sum(row.length for row in of_object[name])
+        if len(found) >= _FEWER * sum(1 for _ in _joinable(found)):
+            return found
+    return []
 
 
 def _age(name: str) -> tuple[int, str]:
@@ -194,23 +203,13 @@ class Merger:
             StoreUnavailable, AccessDenied, BucketMissing, PreconditionFailed, OutcomeUnknown: as the store.
             OSError: the file cannot be written.
         """
-        levels, is_changed = list(plan.levels), False
-        for number in reversed(range(len(levels))):  # each level names the next one, so the deepest is first
-            before = next((level.heads[0] for level in levels[number + 1 :] if level.rows), None)
-            rows = levels[number].rows
-            is_changed |= number in plan.changed
-            if number == plan.level and plan.moved:
-                levels[number] = self._receive(plan, merged, rows, before)
-            elif is_changed and rows:
-                levels[number] = Level(rows, self._put_index(plan, merged, rows, before))
-            elif not rows:
-                levels[number] = Level()
-        merged.levels = tuple(levels)
+        before = plan.kept[0].name if plan.kept else None
+        made = self._receive(plan, merged, before) if plan.moved else self._put_index(plan, merged, plan.listed, before)
+        merged.indexes = (*made, *plan.kept)
 
-    def _receive(self, plan: MergePlan, merged: Merged, kept: Iterable[TailEntry], before: str | None) -> Level:
-        """Put what a plan moves; the last object has the index of the level."""
-        rows = [*kept, *(row for row in plan.moved if row.length >= _LARGE_BYTES)]
-        heads: tuple[str, ...] = ()
+    def _receive(self, plan: MergePlan, merged: Merged, before: str | None) -> tuple[Listed, ...]:
+        """Put what a plan moves; the last object has the index. Return the new indexes."""
+        rows = [*plan.listed, *(row for row in plan.moved if row.length >= _LARGE_BYTES)]
         objects = [*_divided(_joinable(row for row in plan.moved if row.length < _LARGE_BYTES))]
         for number, groups in enumerate(objects, start=1):
             with closing(_Spool(self._directory)) as spool:
@@ -222,15 +221,18 @@ class Merger:
                 try:
                     rows += self._put(plan, merged, rows, before, joined, spool)
                 except CorruptData:  # the index has no room for all
-                    heads = self._put_index(plan, merged, rows, before)
-                    rows += self._put(plan, merged, (), heads[0], joined, spool)
-                heads = (merged.made[-1], *heads)
-        return Level(tuple(rows), heads or self._put_index(plan, merged, rows, before))
+                    others = self._put_index(plan, merged, rows, before)
+                    own = self._put(plan, merged, (), others[0].name if others else before, joined, spool)
+                    return Listed(merged.made[-1], tuple(own)), *others
+                return (Listed(merged.made[-1], tuple(rows)),)
+        return self._put_index(plan, merged, rows, before)
 
     def _put_index(
         self, plan: MergePlan, merged: Merged, rows: Sequence[TailEntry], before: str | None
-    ) -> tuple[str, ...]:
-        """Put objects that only have an index; return their names; each leads to the next."""
+    ) -> tuple[Listed, ...]:
+        """Put objects that only have an index; return the indexes; each leads to the next."""
+        if not rows:
+            return ()
         try:
             self._put(plan, merged, rows, before, (), None)
         except CorruptData:
@@ -239,8 +241,8 @@ class Merger:
             rows = sorted(rows, key=attrgetter("directory", "start"))  # a directory is named in few of them
             half = len(rows) // 2
             rest = self._put_index(plan, merged, rows[half:], before)
-            return *self._put_index(plan, merged, rows[:half], rest[0]), *rest
-        return (merged.made[-1],)
+            return *self._put_index(plan, merged, rows[:half], rest[0].name), *rest
+        return (Listed(merged.made[-1], tuple(rows)),)
 
     def _put(
         self,
@@ -397,7 +399,7 @@ def _divided(groups: Iterable[_Group]) -> Iterator[list[_Group]]:
     size = 0
     for group in groups:
         length = sum(row.length for row in group)
-        if some and size + length > _OBJECT_BYTES:
+        if some and (size + length > _OBJECT_BYTES or len(some) == _ROWS):
             yield some
             some, size = [], 0
         some.append(group)

@@ -41,7 +41,10 @@ class Needed:
         self._seen: dict[str, list[_Seen]] = {}
 
     def note(self, directory: str, commit: Commit | None) -> None:
-        """Note the commit that a directory has now; None: it has none, and one that is rebuilt names no leadership."""
+        """Note the commit that a directory has now; None: it has none, or a Java uploader's.
+
+        Neither has a tail, and the commit that an agent then rebuilds names no former leadership.
+        """
         now = self._seconds()
         seen = self._seen.setdefault(directory, [])
         if seen and now - seen[-1].at < _APART_SECONDS:

@@ -1,15 +1,14 @@
 """One log of packs: this agent's, in one store (tail rules 3 and 5).
 
 The newest pack is the root: its index leads to each entry that counts, in this object or in earlier ones. So that a
-pack's index stays small, it is divided, as a log-structured merge tree is::
+pack's index stays small, it is divided::
 
-    pack n               entries since the last wide pack, and its own
-    a wide pack          each eighth one: all entries that are in packs
-    merged, level 1      entries that a merge copied out of packs
-    merged, level 2 ...  entries that a merge copied out of level 1, ...
+    pack n          entries since the last wide pack, and its own
+    a wide pack     each eighth one: all entries that are in packs
+    merged objects  entries that merges copied
 
-Each names the next as `before`. A merge joins the entries of a partition, so a level has a few of each
-(`ts_uploader.tail.merging`).
+Each names the next as `before`. An index leads further where that needs few entries: a pack of a small log has all of
+them. So a fresh reader reads few objects. A merge joins the entries of a partition (`ts_uploader.tail.merging`).
 
 The owner's thread calls all methods. After any error the log must be read again: what the store has is unknown.
 """
@@ -18,7 +17,8 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -31,6 +31,8 @@ from ts_common.store.contract import IfAbsent, ObjectStore
 
 GRACE_SECONDS: Final = 1200.0  # a process that is suspended longer reads its log before a put counts
 _WIDE_EVERY: Final = 8
+_WIDE_ROWS: Final = 1024  # of a wide pack that has the entries of merged objects too: each costs some 10 us
+_NARROW_ROWS: Final = 128  # of any other pack that has them
 _DELETED_AT_ONCE: Final = 1000
 _MOST_LISTED: Final = 50_000  # objects of an agent without the right to delete: its memory stays bounded
 
@@ -44,16 +46,16 @@ class IndexFull(TransientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """Entries that merges copied.
+class Listed:
+    """Entries of merged objects that one index has.
 
     Attributes:
-        rows: all of them, in any order.
-        heads: names of the objects whose indexes have them; each names the next as `before`.
+        name: of the object with that index; None while only a pack has them.
+        rows: in any order.
     """
 
-    rows: tuple[TailEntry, ...] = ()
-    heads: tuple[str, ...] = ()
+    name: str | None
+    rows: tuple[TailEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,12 @@ class PackLog:
         name: of the log.
         number: of the newest pack; 0 without one.
         packs: oldest first.
-        levels: of merged objects, from the one that follows the packs on; one without rows has no object.
+        merged: the indexes of merged objects; the object of each names that of the next as `before`.
+        is_tidy: whether a merge of merged objects would be of no use, as far as that is known.
         reads: how often the log was read. A merge is of no use once it was read again.
 
     Args:
-        seconds: a clock that counts suspension.
+        seconds: a clock that counts suspension. It need not count a pause of a virtual machine: the store's clock does.
     """
 
     def __init__(
@@ -101,7 +104,8 @@ class PackLog:
         self.name = name
         self.number = 0
         self.packs: list[Pack] = []
-        self.levels: list[Level] = []
+        self.merged: tuple[Listed, ...] = ()
+        self.is_tidy = False
         self.reads = 0
         self._store = store
         self._keys = keys
@@ -109,6 +113,7 @@ class PackLog:
         self._seconds = seconds
         self._is_read = False
         self._looked = 0.0
+        self._looked_at = 0.0  # by the store's clock
         self._wide: int | None = None  # number of packs up to the last wide one; None without one
         self._objects: set[str] = set()  # that exist, and are not in the next
         self._unused: deque[tuple[float, str]] = deque(maxlen=_MOST_LISTED)  # since when nothing leads to an object
@@ -123,8 +128,8 @@ class PackLog:
         """All entries that the newest pack leads to."""
         for pack in self.packs:
             yield from pack.rows
-        for level in self.levels:
-            yield from level.rows
+        for listed in self.merged:
+            yield from listed.rows
 
     def read(self) -> None:
         """Read the log from the store.
@@ -139,23 +144,24 @@ class PackLog:
         looked = self._seconds()
         listing = islice(self._store.list(self._prefix), _MOST_LISTED)
         listed = {info.key.removeprefix(self._prefix) for info in listing}
+        looked_at = self._store.current_time()
         indexes = list(read_indexes(self._store, self._keys, self.name))
         self.number = max((index.head.number for index in indexes), default=0)
         packs: dict[str, list[TailEntry]] = {}
-        self.levels = []
+        merged, of_pack = list[Listed](), list[TailEntry]()
         for index in indexes:
-            rows = list(index.entries())
             if pack_number(index.name) is None:
-                self.levels.append(Level(tuple(rows), (index.name,)))
+                merged.append(Listed(index.name, tuple(index.entries())))
                 continue
-            for row in rows:
-                packs.setdefault(row.object, []).append(row)
+            for row in index.entries():
+                (of_pack if pack_number(row.object) is None else packs.setdefault(row.object, [])).append(row)
+        self.merged = (Listed(None, tuple(of_pack)), *merged) if of_pack else tuple(merged)
         self.packs = [_pack(name, rows) for name, rows in sorted(packs.items(), reverse=True)]
-        self._wide = None
+        self._wide, self.is_tidy = None, False
         self._objects = listed | {index.name for index in indexes}
         self._unused.clear()
         self._retire()
-        self._looked = looked
+        self._looked, self._looked_at = looked, looked_at
         self._is_read = True
 
     def begin_anew(self) -> None:
@@ -164,13 +170,13 @@ class PackLog:
         Raises:
             StoreUnavailable, AccessDenied, BucketMissing: as the store.
         """
-        looked = self._seconds()
+        looked, looked_at = self._seconds(), self._store.current_time()
         newest = newest_pack(self._store, self._keys, self.name)
         self.number = 0 if newest is None else pack_number(newest.key.removeprefix(self._prefix)) or 0
-        self.packs, self.levels, self._wide = [], [], None
+        self.packs, self.merged, self._wide = [], (), None
         self._objects.clear()
         self._unused.clear()
-        self._looked, self._is_read = looked, True
+        self._looked, self._looked_at, self._is_read = looked, looked_at, True
 
     def put(self, requested: int, entries: Sequence[TailEntry], batches: Sequence[bytes]) -> None:
         """Put the next pack; its entries then count.
@@ -188,16 +194,11 @@ class PackLog:
             raise LogMoved(f"{self._prefix}: not read yet")
         if self._seconds() - self._looked > GRACE_SECONDS / 4:
             self._look()
-        is_wide = self._wide is None or len(self.packs) - self._wide >= _WIDE_EVERY
-        since = 0 if is_wide or self._wide is None else self._wide
-        before = self.before(0) if is_wide or self._wide is None else self.packs[self._wide - 1].name
-        rows = [row for pack in self.packs[since:] for row in pack.rows]
-        name = pack_name(self.number + 1)
-        head = PackHead(self.name, self.number + 1, nonce(), requested, before)
-        try:
-            body = encode_pack(head, [*rows, *entries], batches)
-        except CorruptData as error:
-            raise IndexFull(str(error)) from error
+        is_due = self._wide is None or len(self.packs) - self._wide >= _WIDE_EVERY
+        room = (_WIDE_ROWS if is_due else _NARROW_ROWS) - len(entries) - sum(len(pack.rows) for pack in self.packs)
+        since = 0 if is_due or room >= 0 or self._wide is None else self._wide
+        name, head = pack_name(self.number + 1), PackHead(self.name, self.number + 1, nonce(), requested)
+        body = self._body(head, entries, batches, since, room)
         self._is_read = False
         try:
             self._store.put(self._prefix + name, body, condition=IfAbsent())
@@ -205,37 +206,61 @@ class PackLog:
             raise LogMoved(f"{self._prefix}{name}: another process of this agent put it") from error
         except OutcomeUnknown as error:
             raise LogMoved(str(error)) from error
-        now = self._seconds()
-        if now - self._looked > GRACE_SECONDS / 2:
-            raise LogMoved(f"{self._prefix}{name}: its answer arrived {now - self._looked:.0f} s after the last look")
+        # The date of this answer: a virtual machine that was paused does not count the pause.
+        now, stored = self._seconds(), self._store.current_time()
+        passed = max(now - self._looked, stored - self._looked_at)
+        if passed > GRACE_SECONDS / 2:
+            raise LogMoved(f"{self._prefix}{name}: its answer arrived {passed:.0f} s after the last look")
         size = sum(map(len, batches))
         first = len(body) - size
         own = (entry._replace(object=name, position=entry.position + first) for entry in entries)
         self.number += 1
         self.packs.append(Pack(name, tuple(own), size))
         self._objects.add(name)
-        if is_wide:
+        if since == 0:
             self._wide = len(self.packs)
+        if is_due:
             self._retire()
-        self._looked, self._is_read = now, True
+        self._looked, self._looked_at, self._is_read = now, stored, True
 
-    def before(self, level: int) -> str | None:
-        """Return the object whose index continues what is above a level; None if no entry follows."""
-        return next((each.heads[0] for each in self.levels[level:] if each.rows), None)
+    def _body(
+        self, head: PackHead, entries: Sequence[TailEntry], batches: Sequence[bytes], since: int, room: int
+    ) -> bytes:
+        """Return the next pack.
 
-    def take_merge(self, merged: Iterable[str], levels: Sequence[Level], made: Iterable[str]) -> None:
+        Args:
+            since: number of the packs whose entries its index leaves to that of the last of them.
+            room: the most entries of merged objects that it has.
+
+        Raises:
+            IndexFull: its index has no room.
+        """
+        rows = [*(row for pack in self.packs[since:] for row in pack.rows), *entries]
+        following = self.merged[0].name if self.merged else None
+        try:
+            if since:
+                return encode_pack(replace(head, before=self.packs[since - 1].name), rows, batches)
+            if following is None or sum(len(listed.rows) for listed in self.merged) <= room:
+                others = (row for listed in self.merged for row in listed.rows)
+                with suppress(CorruptData) if following else nullcontext():  # its entries can be long
+                    return encode_pack(head, [*rows, *others], batches)
+            return encode_pack(replace(head, before=following), rows, batches)
+        except CorruptData as error:
+            raise IndexFull(str(error)) from error
+
+    def take_merge(self, packs: Iterable[str], merged: Sequence[Listed], made: Iterable[str]) -> None:
         """Use what a merge made; the next pack leads to it.
 
         Args:
-            merged: names of the packs whose entries are in the levels now, or do not count any more.
-            levels: all of them.
+            packs: names of those whose entries are in merged objects now, or do not count any more.
+            merged: all indexes of merged objects.
             made: names of the objects that the merge put.
         """
-        gone = {*merged}
+        gone = {*packs}
         self.packs = [pack for pack in self.packs if pack.name not in gone]
-        self.levels = list(levels)
+        self.merged = tuple(merged)
         self._objects |= {*made}
-        self._wide = None
+        self._wide, self.is_tidy = None, False
 
     def abandon(self, made: Iterable[str]) -> None:
         """Note objects of a merge that failed: nothing leads to them."""
@@ -262,15 +287,15 @@ class PackLog:
     def _look(self) -> None:
         """Check that the newest pack is the one that this process has read or put."""
         self._is_read = False
-        looked = self._seconds()
+        looked, looked_at = self._seconds(), self._store.current_time()
         newest = newest_pack(self._store, self._keys, self.name)
         if newest is not None and pack_number(newest.key.removeprefix(self._prefix)) != self.number:
             raise LogMoved(f"{newest.key}: another process of this agent put it")
-        self._looked, self._is_read = looked, True
+        self._looked, self._looked_at, self._is_read = looked, looked_at, True
 
     def _retire(self) -> None:
         """Note which objects the newest pack no longer leads to. Only a wide pack shows that: it has all entries."""
-        used = {row.object for row in self.rows} | {name for level in self.levels for name in level.heads}
+        used = {row.object for row in self.rows} | {listed.name for listed in self.merged if listed.name}
         used |= {pack.name for pack in self.packs} | {pack_name(self.number)}
         now = self._seconds()
         self._unused.extend((now, name) for name in sorted(self._objects - used))

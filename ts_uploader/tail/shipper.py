@@ -1,7 +1,8 @@
 """Ships the live tail to one log: each interval one pack, with the new records of all its partitions.
 
 A round requests the high watermarks, reads whole batches below them, and puts a pack. Only after the answer of the put
-the records count as shipped; after any error the log and all chains are read again (tail rules 2 and 3). A pack has at
+the records count as shipped; after any error from the store the log and all chains are read again (tail rules 2 and 3).
+An error before that, of the main thread or the broker, costs a round and no request. A pack has at
 most `_PACK_BYTES`, so the agent's memory is bounded. If more waits, the next round begins at once.
 
 The records that were acknowledged first are first in a pack. Partitions that have never reached their high watermark
@@ -170,15 +171,18 @@ class TailShipper:
         """Run one round; return the bytes of its pack, and whether more waits.
 
         Raises:
-            TieredStorageError, OSError: nothing counts as shipped; the next round reads the log again.
+            TimeoutError, TieredStorageError, OSError: nothing counts as shipped. The next round reads the log again,
+                unless the main thread or the broker failed.
         """
         now, requested = time.monotonic(), time.time()
         backlog = self._sources.backlog()
         self._led.update(backlog, now)
+        unread = self._led.note(self._high_watermarks(backlog, now), now)
+        is_read, self._is_read = self._is_read, False  # until this round is complete
         self._upkeep.finish()
-        if not self._is_read:
+        if not is_read:
             self._read_log(now)
-        self._report(self._led.note(self._high_watermarks(backlog, now), now), backlog)
+        self._report(unread, backlog)
         self._continue_chains(now)
         pieces, more = self._read_pieces(now)
         self._adoption.look(self._led, now)
@@ -191,12 +195,14 @@ class TailShipper:
             except IndexFull:
                 self._most_rows = max(self._most_rows // 2, _LEAST_ROWS)
                 self._upkeep.tend(self._led, now)
+                self._is_read = True
                 return 0, False
             self._most_rows = min(_ROWS, self._most_rows + self._most_rows // 16)
             self._took(pieces, now, requested, size)
             for covered in self._adoption.take(adopted, now):
                 self._sources.offer(covered)
         self._upkeep.tend(self._led, now)
+        self._is_read = True
         return size, more
 
     def _wait(self, size: int, *, more: bool) -> float:
@@ -205,7 +211,6 @@ class TailShipper:
         return max(least, 0.0 if more else self._sources.interval)
 
     def _fail(self, error: Exception) -> None:
-        self._is_read = False
         reason = str(error) if isinstance(error, TieredStorageError) else f"{type(error).__name__}: {error}"
         self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
         if not self._failing:
@@ -232,7 +237,6 @@ class TailShipper:
         self._led.begin_again(now)
         self._adoption.begin_again()
         self._upkeep.begin_again()
-        self._is_read = True
 
     def _high_watermarks(self, backlog: Mapping[TopicPartition, Backlog], now: float) -> Mapping[TopicPartition, int]:
         if now >= self._denied_until:

@@ -24,7 +24,7 @@ from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.merging import DamagedEntries, Merged, MergePlan, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
-from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, Level, PackLog, boot_seconds
+from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, PackLog, boot_seconds
 
 log = structlog.get_logger()
 
@@ -36,6 +36,7 @@ _PUBLISH_SECONDS: Final = 60.0  # after a merge, if no record arrives
 _NOTE_SECONDS: Final = GRACE_SECONDS / 4
 _OTHERS_SECONDS: Final = 3600.0  # between two readings of the commit of a partition that is led elsewhere
 _OTHERS_AT_ONCE: Final = 500
+_PACK_INDEXES: Final = 2  # the newest pack's, and that of a wide one
 
 
 class Upkeep:
@@ -129,7 +130,7 @@ class Upkeep:
             log.warning("tail_not_deleted", message="repeated", log=self._packs.name, error=str(error))
 
     def _take_merged(self, plan: MergePlan, merged: Merged, error: Exception | None) -> None:
-        if error is None and (needed := _indexes(merged.levels)) > MAX_OBJECTS:
+        if error is None and (needed := _PACK_INDEXES + len(merged.indexes)) > MAX_OBJECTS:
             error = IndexFull(
                 f"the index of its entries needs {needed} objects, and readers accept {MAX_OBJECTS}: give some topics "
                 "a log of their own (`tail.group`), or let their segments close earlier (`segment.bytes`, `segment.ms`)"
@@ -147,7 +148,7 @@ class Upkeep:
             self._metrics.errors.labels(MERGE_TAIL, failure_reason(error)).inc()
             log.warning("tail_not_merged", message="repeated", log=self._packs.name, error=str(error))
         elif plan.reads == self._packs.reads:
-            self._packs.take_merge(plan.packs, merged.levels, merged.made)
+            self._packs.take_merge(plan.packs, merged.indexes, merged.made)
             self._merged_at = time.monotonic()
             gone = self._damaged.keys() - self._packs.rows
             self._left_out |= {entry.directory for entry in gone}
@@ -186,19 +187,13 @@ class Upkeep:
             except (CorruptData, NewerFormat) as error:
                 log.warning("tail_commit_unusable", message="its entries are kept", key=keys.commit, error=str(error))
                 continue
-            if commit is None or isinstance(commit, Commit):
-                found.append((name, commit))
+            found.append((name, commit if isinstance(commit, Commit) else None))
 
     def _take_others(self, found: Sequence[tuple[str, Commit | None]], error: Exception | None) -> None:
         for name, commit in found:
             self._needed.note(name, commit)
         if error is not None:
             log.warning("tail_commits_not_read", message="repeated", log=self._packs.name, error=str(error))
-
-
-def _indexes(levels: Sequence[Level]) -> int:
-    """Return the number of objects whose indexes continue each other: two of packs, and those of the levels."""
-    return 2 + sum(len(level.heads) for level in levels if level.rows)
 
 
 class _Work:

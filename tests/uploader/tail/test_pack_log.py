@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
-from tests.made_archive import CLUSTER, MadeArchive
-from tests.made_tail import Recorded, plain, ship
 from ts_common.archive import tail_pack
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
@@ -17,12 +15,10 @@ from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_logs import read_indexes
 from ts_common.archive.tail_pack import MOST_ABORTED, PackHead, encode_pack
+from ts_common.model import TopicPartition
 from ts_common.store.contract import Body, IfAbsent, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_reader.query.plan_query import plan_query
-from ts_reader.query.query import Offset, Query, Subscription
-from ts_reader.query.read_split import read_split
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.tail import merging, pack_log, upkeep
 from ts_uploader.tail.led_partitions import LedPartitions
@@ -112,7 +108,7 @@ class Agent:
         if plan is not None:
             merged = Merged()
             Merger(self.store, KEYS, "1").run(plan, merged)
-            self.log.take_merge(plan.packs, merged.levels, merged.made)
+            self.log.take_merge(plan.packs, merged.indexes, merged.made)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -120,11 +116,12 @@ def test_readers_find_each_entry_that_they_need_whatever_is_merged_and_deleted(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Also those that read an index up to a grace ago; nothing that the newest pack does not need stays for long."""
-    for name, value in {"PACKS": 3, "_GENERATIONS": 2, "_LEVELS": 3, "_ROWS": 12}.items():
+    for name, value in {"PACKS": 3, "_ALIKE": 2, "_FEWER": 2, "_ROWS": 12, "_INDEX_ROWS": 20, "_KEPT": 2}.items():
         monkeypatch.setattr(merging, name, value)
     for name, value in {"_OBJECT_BYTES": 150, "_JOINED_BYTES": 100, "_LARGE_BYTES": 60, "_PIECE": 16}.items():
         monkeypatch.setattr(merging, name, value)
-    monkeypatch.setattr(pack_log, "_WIDE_EVERY", 2)
+    for name, value in {"_WIDE_EVERY": 2, "_WIDE_ROWS": 20, "_NARROW_ROWS": 5}.items():
+        monkeypatch.setattr(pack_log, name, value)
     chance, clock = random.Random(seed), Clock()
     truth: dict[str, dict[int, int]] = {}
     agent = Agent(store, clock)
@@ -199,6 +196,58 @@ def test_a_pack_of_a_process_that_was_suspended_does_not_count(store: ObjectStor
     assert list(log.rows) == []
     log.read()
     assert [row.end for row in log.rows] == [3]
+
+
+def test_a_pack_of_a_virtual_machine_that_was_paused_does_not_count(store: ObjectStore) -> None:
+    """No clock of its host counts the pause, but the date of the store's answer does."""
+    date = Clock()
+
+    class Dated(WrappedStore):
+        is_paused = False
+
+        def current_time(self) -> float:
+            return date.now
+
+        def put(self, *arguments: Any, **named: Any) -> ObjectInfo:
+            date.now += GRACE_SECONDS if self.is_paused else 1
+            return super().put(*arguments, **named)
+
+    dated = Dated(store, threads=1)
+    log = PackLog(dated, KEYS, "1", Clock())
+    log.read()
+    log.put(1, [entry("t-0", 0, b"abc")], [b"abc"])
+    dated.is_paused = True
+    with pytest.raises(LogMoved, match="1200 s after the last look"):
+        log.put(1, [entry("t-0", 3, b"de")], [b"de"])
+    dated.is_paused = False
+    log.read()
+    log.put(1, [entry("t-0", 5, b"f")], [b"f"])
+    assert [row.end for row in log.rows] == [3, 5, 6]
+
+
+def test_entries_below_the_commit_of_a_java_uploader_are_left_out(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit has no tail, so a grace after it was read no reader needs them. No agent leads the partition."""
+    monkeypatch.setattr(merging, "PACKS", 1)
+    monkeypatch.setattr(upkeep._Work, "begin", lambda _, run, take: take(run()))
+    clock, keys = Clock(), KEYS.partition(TopicPartition("t", 0))
+    log = PackLog(store, KEYS, "1", clock)
+    log.read()
+    log.put(1, [entry("t-0", 0, b"abc")], [b"abc"])
+    store.put(keys.commit, b"%020d" % 0)
+    tended, led = Upkeep(log, store, KEYS, Metrics(), clock), LedPartitions("1", lambda _: True)
+    now = time.monotonic()
+    tended.tend(led, now)  # copies it into a merged object
+    log.put(1, (), ())
+    tended.published(now)
+    monkeypatch.setattr(merging, "PACKS", 64)
+    for _ in range(3):  # the commit is read; a grace later a sweep leaves the entry out
+        now += GRACE_SECONDS + 1
+        clock.now += GRACE_SECONDS + 1
+        tended.tend(led, now)
+    log.put(1, (), ())
+    assert list(log.rows) == []
 
 
 def test_a_log_without_records_for_hours_is_looked_at_before_the_next_pack(store: ObjectStore) -> None:
@@ -326,40 +375,11 @@ def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.Monk
         if plan is not None:
             merged = Merged()
             Merger(store, KEYS, "1").run(plan, merged)
-            log.take_merge(plan.packs, merged.levels, merged.made)
+            log.take_merge(plan.packs, merged.indexes, merged.made)
         log.delete()
         most = max(most, len(store.objects))
     assert store.puts <= 1.03 * rounds
     assert most < 3000
-
-
-def test_a_fresh_reader_of_the_deepest_log_sends_ten_requests_for_the_tail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A listing, an index of each level and of two packs, and the batches that it needs."""
-    monkeypatch.setattr(merging, "PACKS", 2)
-    monkeypatch.setattr(merging, "_GENERATIONS", 2)
-    archive = MadeArchive(tmp_path / "store")
-    ship(archive)
-    log = PackLog(archive.store, archive.keys, "1", Clock())
-    log.read()
-    end, indexes = 100, list[str]()
-    while len(indexes) < 2 + merging._LEVELS:
-        made, body = plain(archive, (end, end + 5))
-        log.put(1, [made], [body])
-        end += 5
-        indexes = [index.name for index in read_indexes(archive.store, archive.keys, "1")]
-        if (plan := plan_merge(log, lambda _: True)) is not None:
-            merged = Merged()
-            Merger(archive.store, archive.keys, "1").run(plan, merged)
-            log.take_merge(plan.packs, merged.levels, merged.made)
-    store = Recorded(archive.store)
-    query = Query(archive.location, CLUSTER, 0, Subscription(("t",)), start=Offset(end - 3), tail=True)
-    rows = [each for split in plan_query(store, query).splits for each in read_split(store, split, ["offset"])]
-    assert [offset for each in rows for offset in each["offset"].to_pylist()] == [end - 3, end - 2, end - 1]
-    of_tail = [each.partition("/tail/1/")[2] for each in store.requests if "/tail/" in each]
-    assert of_tail == ["packs/", *indexes, indexes[0]]
-    assert len(of_tail) <= 10
 
 
 def full(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int, clock: Clock) -> PackLog:
@@ -384,17 +404,39 @@ def test_an_index_that_needs_several_objects_keeps_all_of_them(
     assert plan is not None
     plan = replace(plan, moved=tuple(row._replace(length=merging._LARGE_BYTES) for row in plan.moved))
     Merger(store, KEYS, "1").run(plan, merged)
-    assert len(merged.levels[0].heads) > 1
-    log.take_merge(plan.packs, merged.levels, merged.made)
+    assert len(merged.indexes) > 1
+    log.take_merge(plan.packs, merged.indexes, merged.made)
     for _ in range(4):
         clock.now += GRACE_SECONDS
         log.put(1, (), ())
-        log.take_merge((), log.levels, ())
+        log.take_merge((), log.merged, ())
         log.delete()
     assert len(rows_of(store)) == 200
     again = PackLog(store, KEYS, "1")
     again.read()
     assert len(list(again.rows)) == 200
+
+
+def test_restarts_add_no_index_to_a_log_that_needs_several(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty processes, one after the other, each with merges: the entries alone decide what is merged again."""
+    for name, value in {"PACKS": 4, "_ALIKE": 2, "_FEWER": 2, "_INDEX_ROWS": 60, "_ROWS": 60}.items():
+        monkeypatch.setattr(merging, name, value)
+    clock, found = Clock(), list[int]()
+    log = full(store, monkeypatch, 130, clock)
+    for end in range(1, 201):
+        directories = [f"t{number}-0" for number in range(0, 130, 26)]
+        log.put(1, [entry(name, end, b"y", at) for at, name in enumerate(directories)], [b"y" * len(directories)])
+        if (plan := plan_merge(log, lambda _: True)) is not None:
+            merged = Merged()
+            Merger(store, KEYS, "1").run(plan, merged)
+            log.take_merge(plan.packs, merged.indexes, merged.made)
+        if end % 5 == 0:
+            log = PackLog(store, KEYS, "1", clock)
+            log.read()
+            found.append(len(list(read_indexes(store, KEYS, "1"))))
+    assert set(found[1:]) == {4}
+    ends = {row.directory: row.end for row in sorted(log.rows, key=lambda row: row.end)}
+    assert [ends[f"t{number}-0"] for number in (0, 1, 26)] == [201, 1, 201]
 
 
 def test_a_merged_entry_does_not_name_many_aborted_transactions(
@@ -410,7 +452,7 @@ def test_a_merged_entry_does_not_name_many_aborted_transactions(
     plan, merged = plan_merge(log, lambda _: True), Merged()
     assert plan is not None
     Merger(store, KEYS, "1").run(plan, merged)
-    (row,) = merged.levels[0].rows
+    ((row,),) = (listed.rows for listed in merged.indexes)
     assert (row.end, row.aborted) == (2 * len(data), None)
 
 
@@ -425,7 +467,7 @@ def test_a_log_gets_no_more_indexes_than_readers_accept(store: ObjectStore, monk
     tended = Upkeep(log, store, KEYS, Metrics(), clock)
     tended.tend(LedPartitions("1", lambda _: True), time.monotonic())
     assert "readers accept 3" in tended.unmerged
-    assert (len(log.packs), log.levels) == (1, [])
+    assert (len(log.packs), log.merged) == (1, ())
     monkeypatch.setattr(upkeep, "MAX_OBJECTS", 16)
     tended.tend(LedPartitions("1", lambda _: True), time.monotonic() + upkeep._FULL_AGAIN_SECONDS + 1)
     assert tended.unmerged == ""

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from dev.local.waiting import wait_for
 from tests.common.log_format.build import batch, record
 from tests.uploader.tail.test_live_log import begin
+from ts_common.archive import tail_logs
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, pack_name
@@ -242,6 +243,38 @@ def test_a_put_that_fails_makes_no_log_be_searched_again(
     agent.ship()
     assert shown(store, broker, partition) == logged(broker, partition)
     assert searched == [0]
+
+
+@pytest.mark.parametrize("which", ["main thread", "broker"])
+def test_an_answer_that_is_missing_costs_no_request_to_the_store(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """What the store has is known as before: the next round continues, and reads no log and no chain."""
+    partition, reads = broker.lead("a"), list[str]()
+    agent = Agent(broker, store)
+    broker.append(partition, 2)
+    agent.ship()
+    monkeypatch.setattr(tail_logs, "_index", lambda *named: reads.append(named[-1]))
+
+    def times_out(_: object = None) -> NoReturn:
+        raise TimeoutError("no answer")
+
+    broker.append(partition, 2)
+    with monkeypatch.context() as patched:
+        if which == "broker":
+            patched.setattr(agent.broker, "request", times_out)
+        else:
+            patched.setattr(agent.shipper, "_sources", replace(agent.shipper._sources, backlog=times_out))
+        for _ in range(3):
+            with pytest.raises(TimeoutError) as raised:
+                agent.shipper.ship()
+            agent.shipper._fail(raised.value)
+    assert agent.shipper.state.failing == "TimeoutError: no answer"
+    agent.ship()
+    assert reads == []
+    monkeypatch.undo()
+    assert shown(store, broker, partition) == logged(broker, partition)
+    assert bounds_of(store, partition) == [(0, 2), (2, 4)]
 
 
 def test_a_pack_waits_for_no_partition_whose_search_is_long(
