@@ -40,13 +40,17 @@ _SUFFIX: Final = ".parquet"
 _FILE_BITS: Final = PLACE_BITS - 8
 FILES: Final = tuple(f"{number:02x}" for number in range(1 << 8))
 _GROUP_ROWS: Final = 1 << 16
+_FEW_ROWS: Final = 2_500
+_AT_ONCE_GROUPS: Final = 8
+_BYTES_OF_FOOTER: Final = 1 << 9  # of a file, for each byte of its footer: at least 2.5 of a row, and 250 of a group
 # Any identity that may write there can store more.
 _MOST_OBJECTS_BYTES: Final = 256 << 20
 _MOST_ABOUT_BYTES: Final = 1 << 20  # 256 files of 60 bytes each, and names of runs
 _MOST_OBJECTS: Final = 4_000_000
 _MOST_GROUP_ROWS: Final = 1 << 20
 _MOST_GROUP_BYTES: Final = 64 << 20
-_WHOLE_BYTES: Final = 1 << 20  # a smaller file is read in one request
+_WHOLE_BYTES: Final = 2 << 20  # a smaller file is read in one request: a second one would need as long
+_ARROW_END_BYTES: Final = 64 << 10  # that Arrow reads of a file's end first
 _ABOUT: Final = b"ts-find"
 _NAME: Final = re.compile(r"([0-9]{4}(?:[0-9]{2}){0,2})-[0-9a-f]{8}")
 _NUMBERS: Final = ("size", "base", "end", "parts", "murmur2", "crc32", "fnv1a")
@@ -167,14 +171,17 @@ def put_file(store: ObjectStore, prefix: str, digits: str, pairs: Pairs) -> tupl
         PreconditionFailed, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
     columns = dict(zip(_PAIR, (pairs.place, pairs.row.astype(np.int32), pairs.part.astype(np.int16)), strict=True))
+    # A dictionary of more rows, in each group, is larger than what a delta needs in addition.
+    has_few_rows = len(pairs) > 0 and pairs.row.max() < _FEW_ROWS
+    deltas, dictionaries = (["h"], ["s", "p"]) if has_few_rows else (["h", "s"], ["p"])
     buffer = io.BytesIO()
     pq.write_table(
         pa.table(columns),
         buffer,
         row_group_size=_GROUP_ROWS,
-        # A dictionary of the rows of a group would be as large as they are.
-        column_encoding=dict.fromkeys(("h", "s"), "DELTA_BINARY_PACKED"),
-        use_dictionary=["p"],
+        column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        use_dictionary=dictionaries,
+        write_statistics=["h"],
         compression="none",
         write_page_checksum=True,
     )
@@ -246,23 +253,11 @@ def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int
     wanted = None if places is None else np.array(sorted(places), np.int64)
     found = []
     with _parsing(key):
-        stored = pq.ParquetFile(
-            source if size > _WHOLE_BYTES else io.BytesIO(source.read()),
-            pre_buffer=True,
-            page_checksum_verification=True,
-        )
+        stored = pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
         if stored.schema_arrow.names != [*_PAIR] or not all(map(pa.types.is_integer, stored.schema_arrow.types)):
             raise ValueError(f"it has the columns {stored.schema_arrow.names}")
-        for number in range(stored.metadata.num_row_groups):
-            group = stored.metadata.row_group(number)
-            if group.num_rows > _MOST_GROUP_ROWS or group.total_byte_size > _MOST_GROUP_BYTES:
-                raise ValueError(f"a group of {group.num_rows} rows")
-            statistics = group.column(0).statistics
-            if wanted is not None and statistics is not None and statistics.has_min_max:
-                first = int(np.searchsorted(wanted, statistics.min))
-                if first == len(wanted) or wanted[first] > statistics.max:
-                    continue
-            table = stored.read_row_group(number)
+        for numbers in _consecutive(_groups(stored.metadata, wanted)):
+            table = stored.read_row_groups(numbers)
             pairs = Pairs(*(table[name].to_numpy().astype(np.int64) for name in _PAIR))
             found.append(pairs if wanted is None else pairs.where(np.isin(pairs.place, wanted)))
         pairs = joined(found)
@@ -276,8 +271,34 @@ def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int
         return pairs
 
 
+def _groups(metadata: pq.FileMetaData, wanted: Int64s | None) -> Iterator[int]:
+    """Yield the numbers of the groups of rows that can have wanted places; of all groups for None."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_rows > _MOST_GROUP_ROWS or group.total_byte_size > _MOST_GROUP_BYTES:
+            raise ValueError(f"a group of {group.num_rows} rows")
+        statistics = group.column(0).statistics
+        if wanted is not None and statistics is not None and statistics.has_min_max:
+            first = int(np.searchsorted(wanted, statistics.min))
+            if first == len(wanted) or wanted[first] > statistics.max:
+                continue
+        yield number
+
+
+def _consecutive(numbers: Iterable[int]) -> Iterator[list[int]]:
+    """Yield numbers that follow each other as one list, up to a few: Arrow reads them by one request."""
+    found: list[int] = []
+    for number in numbers:
+        if found and (number != found[-1] + 1 or len(found) == _AT_ONCE_GROUPS):
+            yield found
+            found = []
+        found.append(number)
+    if found:
+        yield found
+
+
 class _Stored(io.RawIOBase):
-    """A file of a run as a file of Python, read by ranges.
+    """A file of a run as a file of Python, read by ranges; a small file, and the end of a large one, at once.
 
     Raises:
         CorruptData: from a read: it has another ETag, or fewer bytes.
@@ -289,6 +310,9 @@ class _Stored(io.RawIOBase):
         self._size = size
         self._etag = etag
         self._at = 0
+        # The footer has about 300 bytes for each group.
+        self._end_at = 0 if size <= _WHOLE_BYTES else size - _ARROW_END_BYTES - size // _BYTES_OF_FOOTER
+        self._end: bytes | None = None  # from there on, once it is read
 
     def readable(self) -> bool:
         return True
@@ -311,10 +335,17 @@ class _Stored(io.RawIOBase):
         end = self._size if size is None or size < 0 else min(self._at + size, self._size)
         if end <= self._at:
             return b""
-        data, info = self._store.get(self._key, ByteRange(self._at, end))
-        if info.etag != self._etag or len(data) != end - self._at:
+        begin, self._at = self._at, end
+        if begin < self._end_at:
+            return self._get(begin, end)
+        if self._end is None:
+            self._end = self._get(self._end_at, self._size)
+        return self._end[begin - self._end_at : end - self._end_at]
+
+    def _get(self, begin: int, end: int) -> bytes:
+        data, info = self._store.get(self._key, ByteRange(begin, end))
+        if info.etag != self._etag or len(data) != end - begin:
             raise CorruptData(f"{self._key}: ETag {info.etag}; its run has {self._etag}")
-        self._at = end
         return data
 
 

@@ -17,11 +17,14 @@ from ts_reader.find.runs import FILES, OBJECTS_NAME, Pairs, Run, joined, period_
 from tsctl.find.building import run_name
 
 GRACE_SECONDS: Final = 86_400.0
+MOST_DAYS: Final = 7  # of the present month, each a run of its own
 _DAY, _MONTH, _YEAR = 8, 6, 4
 
 
 def mergeable(runs: Iterable[Run], now: float) -> list[tuple[str, list[Run]]]:
     """Return the runs to merge, at least two together, each with the period of their merged run.
+
+    A look-up reads each run. Past days of the present month become a part of the month as soon as they are many.
 
     Args:
         runs: of one index.
@@ -31,11 +34,16 @@ def mergeable(runs: Iterable[Run], now: float) -> list[tuple[str, list[Run]]]:
     replaced = {name for run in runs for name in run.replaces}
     today = time.strftime("%Y%m%d", time.gmtime(now))
     groups: dict[str, list[Run]] = {}
+    days = list[Run]()
     for run in runs:
         day = period_of(run.name) or ""
         lengths = [length for length in (_YEAR, _MONTH, _DAY) if day[:length] < today[:length]]
         if run.name not in replaced and lengths:
             groups.setdefault(day[: lengths[0]], []).append(run)
+            if lengths[0] == _DAY and len(day) == _DAY:
+                days.append(run)
+    if len(days) >= MOST_DAYS:
+        groups = {period: group for period, group in groups.items() if len(period) != _DAY} | {today[:_MONTH]: days}
     return [(period, group) for period, group in sorted(groups.items()) if len(group) > 1]
 
 

@@ -2,9 +2,11 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +25,8 @@ from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader import Archive
 from ts_reader.decode.hashed_key import hashed
 from ts_reader.find.lookup import look_up, read_runs
-from ts_reader.find.runs import file_of, put_objects
+from ts_reader.find.rules import PARTS, Certificate, Entry
+from ts_reader.find.runs import Pairs, Run, file_of, put_file, put_objects, read_pairs
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Query, Subscription
 from ts_reader.query.read_split import read_split
@@ -194,6 +197,24 @@ def test_a_rare_key_costs_few_requests(tmp_path: Path) -> None:
     assert sum(high - low for low, high in windows[view_of(archive).partition]) == 1
     assert dict(counts.requests) == {"list": 1, "get": 2}
     assert planning <= 12
+
+
+@pytest.mark.parametrize(("count", "requests"), [(100_000, 1), (900_000, 2)])
+def test_a_file_costs_one_request_or_two(tmp_path: Path, count: int, requests: int) -> None:
+    """A small file is read whole; of a large one its end, and then the groups that can have the place."""
+    archive, generator = MadeArchive(tmp_path), np.random.default_rng(3)
+    places = np.sort(generator.integers(7 << 32, 8 << 32, count))
+    pairs = Pairs(places, generator.integers(0, 3, count), generator.integers(0, PARTS, count))
+    file = put_file(archive.store, "run/", "07", pairs)
+    entry = Entry(0, 0, 10, PARTS, Certificate(1, 1, 1))
+    run = Run("run", "run/", {("t-0", str(row), 1, "e"): replace(entry, row=row) for row in range(3)}, {"07": file})
+    for wanted in (places[0], places[count // 2], places[-1]):
+        counts = StoreCounts()
+        found = read_pairs(CountedStore(archive.store, counts), run, "07", [int(wanted)])
+        assert (found.place == wanted).all()
+        assert len(found) == (places == wanted).sum()
+        assert dict(counts.requests) == {"get": requests}
+    assert (read_pairs(archive.store, run, "07").place == places).all()
 
 
 def test_a_hot_key_is_one_window_of_a_segment(archive: ScannedArchive) -> None:

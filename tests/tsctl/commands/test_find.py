@@ -1,5 +1,6 @@
 """`tsctl find` and its index: records of keys, what is read for them, and runs that are merged."""
 
+import calendar
 import json
 import re
 from pathlib import Path
@@ -138,6 +139,16 @@ def test_runs_of_past_periods_are_merged(archive: MadeArchive) -> None:
     now = 1_770_000_000.0  # 2026-02-02
     found = {period: [run.name[-1] for run in group] for period, group in mergeable([*runs, merged], now)}
     assert found == {"2025": ["2", "3", "4"], "202601": ["6", "7", "8", "9"]}
+
+
+def test_many_days_become_a_part_of_their_month(archive: MadeArchive) -> None:
+    """A look-up reads each run, so a month does not have thirty; the parts are merged when the month is past."""
+    days = [f"202601{day:02d}-000000{day:02d}" for day in range(1, 9)]
+    runs = [IndexRun(name, f"{name}/", {}, {}) for name in ("202512-000000aa", "202601-000000bb", *days)]
+    ninth = calendar.timegm((2026, 1, 9, 1, 0, 0))
+    assert [(period, len(group)) for period, group in mergeable(runs, ninth)] == [("202601", 8)]
+    assert mergeable(runs[:-3], ninth) == []
+    assert [(period, len(group)) for period, group in mergeable(runs, ninth + 31 * DAY)] == [("202601", 9)]
 
 
 def test_a_run_without_its_list_is_not_there_and_is_removed_later(archive: MadeArchive, run: Run) -> None:
