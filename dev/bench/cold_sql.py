@@ -1,8 +1,8 @@
 """`python -m dev.bench.cold_sql`: `tsctl sql` on one minute out of a day, in a cold process.
 
 A topic of two partitions in a directory has a day of records: a batch of 51 each second, in segments of an hour. Each
-round starts two fresh processes, with the compiled code cached, as an installation by `requirements/tsctl.txt` has it:
-with bytecode, which pip compiles, and without other packages. Pyarrow imports pandas if it finds it.
+round starts two fresh processes, with the compiled code cached, as an installation of `tsctl` has it
+(`dev.bench.measuring.installation`).
 
 - `tsctl sql` with `--from` and `--to` counts the records of one minute;
 - Python imports DuckDB and pyarrow, and counts as many rows of a table in memory.
@@ -10,19 +10,17 @@ with bytecode, which pip compiles, and without other packages. Pyarrow imports p
 The goal: at most twice the time. Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
-import os
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 
+from dev.bench.measuring.installation import as_installed
 from dev.bench.measuring.made_archives import (
     CLUSTER,
     RECORDS_A_BATCH,
@@ -66,39 +64,13 @@ def fill(location: str) -> None:
             ship(store, "events", made, HOURS * count, partition)
 
 
-_SITE: Final = """
-import sys
-
-class NotInstalled:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name in {names!r}:
-            raise ModuleNotFoundError(name=name)
-
-sys.meta_path.insert(0, NotInstalled)
-"""
-
-
-def other_modules() -> set[str]:
-    """Return the modules of packages that a user of `tsctl` does not have."""
-    lines = (Path(__file__).parents[2] / "requirements" / "tsctl.txt").read_text().splitlines()
-    installed = {line.partition("==")[0] for line in lines if "==" in line} | {"ts-uploader"}
-    return {
-        module
-        for module, packages in packages_distributions().items()
-        if installed.isdisjoint(re.sub("[-_.]+", "-", package).lower() for package in packages)
-    }
-
-
-def seconds(command: Sequence[str], site: Path) -> float:
+def seconds(command: Sequence[str], environment: Mapping[str, str]) -> float:
     """Return the seconds of a fresh process that counts the rows of the minute.
 
     Raises:
         RuntimeError: it counted others.
     """
     began = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONPYCACHEPREFIX": str(site / "bytecode")}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     elapsed = time.perf_counter() - began
     if ended.stdout.split()[-1] != str(_ROWS):
@@ -116,14 +88,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-cold-sql.", dir=build) as directory:
         location = Path(directory).as_uri()
         fill(location)
-        site = Path(directory) / "site"
-        site.mkdir()
-        (site / "sitecustomize.py").write_text(_SITE.format(names=other_modules()))
+        installed = as_installed(Path(directory) / "site")
         tsctl = [str(Path(sys.executable).with_name("tsctl")), "sql", "--url", location, "--cluster", CLUSTER]
         window = ["--from", f"@{_FROM}", "--to", f"@{_FROM + _MINUTE}"]
         things = {
-            SQL: partial(seconds, [*tsctl, *window, "--format", "csv", "select count(*) as n from events"], site),
-            PEER: partial(seconds, [sys.executable, "-c", _PEER], site),
+            SQL: partial(seconds, [*tsctl, *window, "--format", "csv", "select count(*) as n from events"], installed),
+            PEER: partial(seconds, [sys.executable, "-c", _PEER], installed),
         }
         found = rounds(things, options.repeat, warm_up=2)
     print_table(("seconds, median", *found), [("", *(statistics.median(times) for times in found.values()))])
