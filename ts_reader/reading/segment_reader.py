@@ -179,12 +179,12 @@ class SegmentReader:
         self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None
     ) -> Generator[RecordColumns, None, int]:
         size = copy.segment.size
-        position = self._position(copy, start)
-        decoder = self._decoder(copy, start, end, size - position, position)
         usual = CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES
-        body = _Body(self._store, copy, position, chunk_bytes or usual)
+        body = self._body(copy, start, chunk_bytes or usual)
+        position = body.position
+        decoder = self._decoder(copy, start, end, size - position, position)
         chunks_of = one_ahead(body.chunks()) if chunk_bytes is None and _is_long(copy, start, end) else body.chunks()
-        with closing(chunks_of) as chunks:
+        with closing(body), closing(chunks_of) as chunks:
             yield from decoder.decode(chunks)
             self._report(copy, decoder)
             lacks = decoder.position < min(end, copy.end)
@@ -252,25 +252,22 @@ class SegmentReader:
             f"up to {copy.end}"
         )
 
-    def _position(self, copy: SegmentCopy, start: int) -> int:
-        """Return the position of a batch at or before `start`, from the index if its entry is valid; else 0."""
+    def _body(self, copy: SegmentCopy, start: int, chunk_bytes: int) -> "_Body":
+        """Return the bytes from a batch at or before `start` on: by the index if its entry is valid, else all."""
+        if position := self._indexed(copy, start):
+            body = _Body(self._store, copy, position, chunk_bytes)
+            if _may_begin(copy, start, body):
+                return body
+            body.close()
+        return _Body(self._store, copy, 0, chunk_bytes)
+
+    def _indexed(self, copy: SegmentCopy, start: int) -> int:
+        """Return the position of a batch at or before `start` by the index; 0 without a usable one."""
         if start <= copy.base or ".index" not in copy.segment.suffixes or copy.contradicted:
             return 0
         data = read_index(self._store, copy.keys, copy.segment.name, ".index")
-        if data is None:
-            return 0
-        position = position_for_offset(read_offset_index(data), copy.base, start)
-        if position <= 0:
-            return 0
-        try:
-            header = self._header(copy, position, copy.segment.size)
-        except CorruptData:
-            return 0
-        # A wrapper of magic 0 or 1 has its last offset only, so its records may begin before it. Where headers
-        # contradict themselves, records of batches before can have the offsets from `start` on.
-        if header is None or header.magic < 2 or header.contradicts_itself:
-            return 0
-        return position if copy.base < header.base_offset <= start else 0
+        position = 0 if data is None else position_for_offset(read_offset_index(data), copy.base, start)
+        return position if 0 < position <= copy.segment.size - HEADER_SIZE else 0
 
     def _report(self, copy: SegmentCopy, decoder: SegmentDecoder) -> None:
         """Log once for each topic of a scan that a producer wrote wrong offsets into intact batches."""
@@ -294,6 +291,22 @@ def _check_crc(copy: SegmentCopy, crc32c: int) -> None:
         raise CorruptData(f"CRC-32C {crc32c:08x}; its metadata has {expected:08x}")
 
 
+def _may_begin(copy: SegmentCopy, start: int, body: "_Body") -> bool:
+    """Return whether a read that begins at `start` can begin with the first batch of these bytes."""
+    first = body.first()
+    if len(first) < HEADER_SIZE:  # a truncated object
+        return False
+    try:
+        header = parse_header(first, 0, copy.segment.size - body.position, body.position)
+    except CorruptData:
+        return False
+    # A wrapper of magic 0 or 1 has its last offset only, so its records may begin before it. Where headers
+    # contradict themselves, records of batches before can have the offsets from `start` on.
+    if not isinstance(header, BatchHeader) or header.magic < 2 or header.contradicts_itself:
+        return False
+    return copy.base < header.base_offset <= start
+
+
 def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:
     """Return whether a thread pays, and one unused chunk is small against the range."""
     share = (min(end, copy.end) - max(start, copy.base)) / max(copy.end - copy.base, 1)
@@ -301,20 +314,34 @@ def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:
 
 
 class _Body:
-    """The bytes of an object from a position on; counts them and computes their checksum."""
+    """The bytes of an object from a position on, by one request; counts them and computes their checksum.
+
+    Attributes:
+        position: of the next byte.
+    """
 
     def __init__(self, store: ObjectStore, copy: SegmentCopy, position: int, chunk_bytes: int) -> None:
-        self._store = store
-        self._copy = copy
+        self._reader = copy.reader(store, position)
         self._chunk_bytes = chunk_bytes
         self._start = position
+        self._first = b""
         self.position = position
         self.crc32c = 0
 
+    def first(self) -> bytes:
+        """Return the first chunk, which `chunks` yields too."""
+        self._first = self._first or self._reader.read(self._chunk_bytes)
+        return self._first
+
     def chunks(self) -> Generator[bytes, None, None]:
-        with self._copy.reader(self._store, self._start) as reader:
-            while chunk := reader.read(self._chunk_bytes):
-                self.position += len(chunk)
-                if self._start == 0:
-                    self.crc32c = crc32c(chunk, self.crc32c)
-                yield chunk
+        """Yield the chunks."""
+        while chunk := self._first or self._reader.read(self._chunk_bytes):
+            self._first = b""
+            self.position += len(chunk)
+            if self._start == 0:
+                self.crc32c = crc32c(chunk, self.crc32c)
+            yield chunk
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._reader.close()
