@@ -21,15 +21,15 @@ import numpy as np
 
 from dev.bench.measuring.pairs import Goal, print_table
 from dev.bench.planning import CLUSTER, TOPIC, make_linked
+from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.directories import list_topics
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.view import open_view
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader.decode.hashed_key import hashed
-from ts_reader.find.lookup import look_up
+from ts_reader.find.lookup import KeyLookup
 from ts_reader.find.rules import PARTS, Certificate, Entry, Identity, identity_of
 from ts_reader.find.runs import FILES, Pairs, Run, file_of, put_file, put_objects
 from ts_reader.query.plan_query import plan_query
@@ -117,14 +117,14 @@ class Index:
         self._prefix = ClusterKeys(CLUSTER).find(TOPIC)
         self._generator = np.random.default_rng(7)
         self._files: dict[int, str] = {}  # by the number of nights: a file that was put
-        self.views = self._open()
+        self.catalogs = self._read()
+        self.views = [open_view(store, catalog) for catalog in self.catalogs]
         copies = sorted((copy.base, view.partition.partition, copy) for view in self.views for copy in view.copies)
         self._objects = [(identity_of(copy), copy.base, copy.end) for _, _, copy in copies]
 
-    def _open(self) -> list[PartitionView]:
+    def _read(self) -> tuple[PartitionCatalog, ...]:
         keys = ClusterKeys(CLUSTER)
-        topic = read_topics(self._store, keys, list_topics(self._store, keys), seals=True)[TOPIC]
-        return [open_view(self._store, catalog) for catalog in topic.partitions]
+        return read_topics(self._store, keys, list_topics(self._store, keys), seals=True)[TOPIC].partitions
 
     def put(self, run: Kept) -> None:
         """Put the list of a run, and the file that has the key's hash."""
@@ -163,7 +163,7 @@ def ask(location: str, index: Index, runs: Sequence[Kept]) -> Asked:
     alone, whole = StoreCounts(), StoreCounts()
     query = Query(location, CLUSTER, 0, Subscription((TOPIC,)), key_equals=frozenset((_KEY,)))
     with open_store(location) as store:
-        look_up(CountedStore(store, alone), index.views, [_KEY])
+        KeyLookup(CountedStore(store, alone), index.catalogs, [_KEY]).windows(index.views)
         plan_query(CountedStore(store, whole), query)
     index.remove()
     return Asked(len(runs), dict(alone.requests), alone.bytes_received, dict(whole.requests))

@@ -9,8 +9,10 @@ from typing import Final, TypeVar
 
 import structlog
 
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment
+from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.partition_view import PartitionView
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.model import TopicPartition
@@ -27,46 +29,93 @@ _T = TypeVar("_T")
 log = structlog.get_logger("ts_reader")
 
 
-def look_up(
-    store: ObjectStore, views: Sequence[PartitionView], keys: Collection[bytes]
-) -> tuple[Found, dict[TopicPartition, tuple[Window, ...]]]:
-    """Return what the indexes of a store cover, and by partition the offsets that can have keys, in any order.
+class KeyLookup:
+    """The keys of a query, and what the indexes of a store have.
 
     Args:
-        store: of the views; a view of a partition that was restored from another store has no copies there.
-        views: of any topics.
+        catalogs: of all partitions of the query; a partition that was restored from another store has no copies there.
+        keys: any of them is wanted.
 
     Raises:
         StoreUnavailable, BucketMissing: from the store.
     """
-    wanted = [hashed(key) for key in sorted(set(keys))]
-    places = {(part.keys.cluster, part.keys.incarnation) for view in views for part in view.parts}
-    indexes = dict(zip(places, in_threads(lambda place: read_runs(store, *place), places), strict=True))
-    covered: list[_Covered] = []
-    windows: dict[TopicPartition, list[Window]] = {view.partition: [] for view in views}
-    unindexed = unindexed_bytes = indexed = 0
-    known: dict[tuple[int, Certificate], frozenset[HashedKey]] = {}
-    for view in views:
-        runs = {part.keys: indexes[part.keys.cluster, part.keys.incarnation] for part in view.parts}
-        for copy in view.copies:
-            run, entry = _newest(copy, runs[copy.keys])
-            if run is None or entry is None:
-                windows[view.partition].append(window_of(copy))
-                unindexed += 1
-                unindexed_bytes += copy.segment.size
-                continue
-            indexed += 1
-            case = copy.keys.partition.partition, entry.certificate
-            if case not in known:
-                known[case] = allowed(copy, entry, wanted)
-            if known[case]:
-                covered.append(_Covered(view.partition, copy, run, entry, known[case]))
-    hits = _read_hits(store, covered)
-    for each in covered:
-        windows[each.partition] += windows_of(each.entry, each.parts(hits))
-    runs_read = sum(map(len, indexes.values()))
-    found = Found(indexed, indexed - len(covered), unindexed, unindexed_bytes, runs_read)
-    return found, {partition: tuple(each) for partition, each in windows.items()}
+
+    def __init__(self, store: ObjectStore, catalogs: Iterable[PartitionCatalog], keys: Collection[bytes]) -> None:
+        self._store = store
+        self._wanted = [hashed(key) for key in sorted(set(keys))]
+        own = [each.keys for catalog in catalogs for each in (catalog, *(place.catalog for place in catalog.former))]
+        places = {(each.cluster, each.incarnation) for each in own}
+        self._indexes = dict(zip(places, in_threads(lambda place: read_runs(store, *place), places), strict=True))
+        self._left_out = 0
+
+    def leaves_out(self, catalog: PartitionCatalog, *, tails: bool) -> bool:
+        """Return whether a partition has none of the keys, and no hole, by its listing and certificates alone.
+
+        Then no metadata of its segments is read. This is decided for plain segments, one after the other, of a commit
+        that never went back. So no part of a segment can be dead, and each offset has one copy.
+
+        Args:
+            tails: whether live tails are read.
+        """
+        commit, following = catalog.commit, catalog.log_start
+        if not isinstance(commit, Commit) or commit.lineage is not None or commit.java is not None:
+            return False
+        if following is None or catalog.sealed or catalog.former:  # sealed objects were read, so nothing is saved
+            return False
+        if tails and commit.live is not None:
+            return False
+        runs = self._indexes[catalog.keys.cluster, catalog.keys.incarnation]
+        for segment in catalog.committed:
+            entry = _entry_of_listed(catalog.keys, segment, runs)
+            if entry is None or segment.name.epoch is not None or self._of(catalog.keys, entry):
+                return False
+            if entry.end > following:
+                if entry.base != following and (entry.base > following or following != catalog.log_start):
+                    return False
+                following = entry.end
+        if following < commit.next_offset:
+            return False
+        self._left_out += len(catalog.committed)
+        return True
+
+    def _of(self, keys: PartitionKeys, entry: Entry) -> frozenset[HashedKey]:
+        return allowed(keys.partition.partition, entry, self._wanted)
+
+    def windows(self, views: Sequence[PartitionView]) -> tuple[Found, dict[TopicPartition, tuple[Window, ...]]]:
+        """Return what the indexes cover, and by partition the offsets that can have keys, in any order.
+
+        Args:
+            views: of the catalogs that are not left out.
+
+        Raises:
+            StoreUnavailable, BucketMissing: from the store.
+        """
+        covered: list[_Covered] = []
+        windows: dict[TopicPartition, list[Window]] = {view.partition: [] for view in views}
+        unindexed = unindexed_bytes = 0
+        indexed = self._left_out
+        known: dict[tuple[int, Certificate], frozenset[HashedKey]] = {}
+        for view in views:
+            runs = {part.keys: self._indexes[part.keys.cluster, part.keys.incarnation] for part in view.parts}
+            for copy in view.copies:
+                run, entry = _newest(copy, runs[copy.keys])
+                if run is None or entry is None:
+                    windows[view.partition].append(window_of(copy))
+                    unindexed += 1
+                    unindexed_bytes += copy.segment.size
+                    continue
+                indexed += 1
+                case = copy.keys.partition.partition, entry.certificate
+                if case not in known:
+                    known[case] = self._of(copy.keys, entry)
+                if known[case]:
+                    covered.append(_Covered(view.partition, copy, run, entry, known[case]))
+        hits = _read_hits(self._store, covered)
+        for each in covered:
+            windows[each.partition] += windows_of(each.entry, each.parts(hits))
+        runs_read = sum(map(len, self._indexes.values()))
+        found = Found(indexed, indexed - len(covered), unindexed, unindexed_bytes, runs_read)
+        return found, {partition: tuple(each) for partition, each in windows.items()}
 
 
 def read_runs(store: ObjectStore, cluster: ClusterKeys, incarnation: str) -> list[Run]:
@@ -106,6 +155,14 @@ def _newest(copy: SegmentCopy, runs: Iterable[Run]) -> tuple[Run | None, Entry |
         if entry is not None and best[0] is None:
             best = run, entry
     return best
+
+
+def _entry_of_listed(keys: PartitionKeys, segment: StoredSegment, runs: Iterable[Run]) -> Entry | None:
+    """Return the entry of a listed object; an index has only objects whose agent scanned them, and found no damage."""
+    if segment.etag is None:
+        return None
+    identity = keys.directory, segment.name.stem, segment.size, segment.etag
+    return next((run.entries[identity] for run in runs if identity in run.entries), None)
 
 
 _Places = Mapping[int, Sequence[int]]

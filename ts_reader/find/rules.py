@@ -96,9 +96,8 @@ def window_of(copy: SegmentCopy) -> Window:
     return copy.base, copy.end
 
 
-def allowed(copy: SegmentCopy, entry: Entry, keys: Iterable[HashedKey]) -> frozenset[HashedKey]:
-    """Return the keys that a copy can have, by its certificate."""
-    partition = copy.keys.partition.partition
+def allowed(partition: int, entry: Entry, keys: Iterable[HashedKey]) -> frozenset[HashedKey]:
+    """Return the keys that a segment of a partition can have, by its certificate."""
     return frozenset(key for key in keys if entry.certificate.allows(partition, key))
 
 

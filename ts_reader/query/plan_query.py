@@ -172,17 +172,23 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
             step="metadata of segments",
         )
 
-    views = opened([catalog for catalog in found if filters.has(catalog.keys.partition)])
+    wanted = [catalog for catalog in found if filters.has(catalog.keys.partition)]
+    lookup = None
+    if query.key_equals is not None:
+        from ts_reader.find.lookup import KeyLookup  # noqa: PLC0415  (pyarrow, only for keys)
+
+        lookup = KeyLookup(store, wanted, query.key_equals)
+        if _has_all_offsets(query):
+            wanted = [catalog for catalog in wanted if not lookup.leaves_out(catalog, tails=query.tail)]
+    views = opened(wanted)
     cut, beside = NOTHING_HIDDEN, list[PartitionView]()
     if query.cut is not None:
         others, more = other_catalogs(store, query, query.cut, {view.partition for view in views})
         beside = opened(more)
         cut = plan_cut(store, query, query.cut, (*topics, *others), [*views, *beside], ends, filters)
     found_keys, windows = None, dict[TopicPartition, tuple[Window, ...]]()
-    if query.key_equals is not None:
-        from ts_reader.find.lookup import look_up  # noqa: PLC0415  (pyarrow, only for keys)
-
-        found_keys, windows = look_up(store, views, query.key_equals)
+    if lookup is not None:
+        found_keys, windows = lookup.windows(views)
 
     def plan_of(view: PartitionView) -> PartitionPlan:
         hidden = cut.hidden.get(view.partition, ())
@@ -210,6 +216,12 @@ def _needed(catalog: PartitionCatalog, query: Query) -> PartitionCatalog:
     if lowest < commit.next_offset or catalog.log_start is None:
         return catalog
     return replace(catalog, segments=(), cache_objects=(), sealed=())
+
+
+def _has_all_offsets(query: Query) -> bool:
+    """Return whether a query has no bound or cut to check in each partition, and reports no damage."""
+    is_whole = query.start is Edge.EARLIEST and query.end is Edge.LATEST
+    return is_whole and query.tolerance.fails and query.cut is None
 
 
 def tails_of(store: ObjectStore, query: Query, known: TailLogs | None = None) -> TailLogs | None:

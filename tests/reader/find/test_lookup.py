@@ -20,11 +20,15 @@ from tests.made_views import view_of
 from tests.reader.archives import ScannedArchive
 from tests.reader.decode.decoded_rows import decoded_to_the_damage
 from tests.reader.decode.odd_bytes import ALL
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.commit import Live
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import ReadRange
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader import Archive
 from ts_reader.decode.hashed_key import hashed
-from ts_reader.find.lookup import look_up, read_runs
+from ts_reader.find.lookup import KeyLookup, read_runs
 from ts_reader.find.rules import PARTS, Certificate, Entry
 from ts_reader.find.runs import Pairs, Run, file_of, put_file, put_objects, read_pairs
 from ts_reader.query.plan_query import plan_query
@@ -192,11 +196,48 @@ def test_a_rare_key_costs_few_requests(tmp_path: Path) -> None:
     rows = [row for split in plan.splits for some in read_split(store, split, ["key"]) for row in some.to_pylist()]
     assert rows == [{"key": b"1234"}]
     counts = StoreCounts()
-    found, windows = look_up(CountedStore(archive.store, counts), [view_of(archive)], [b"1234"])
+    catalog = read_catalog(archive.store, archive.partition("t"))
+    found, windows = KeyLookup(CountedStore(archive.store, counts), [catalog], [b"1234"]).windows([view_of(archive)])
     assert (found.indexed, found.unindexed, found.runs) == (200, 0, 1)
     assert sum(high - low for low, high in windows[view_of(archive).partition]) == 1
     assert dict(counts.requests) == {"list": 1, "get": 2}
     assert planning <= 12
+
+
+def _left_out(archive: MadeArchive, key: bytes) -> bool:
+    """Return whether partition 0 is left out by its listing."""
+    catalog = read_catalog(archive.store, archive.partition("t"))
+    return KeyLookup(archive.store, [catalog], [key]).leaves_out(catalog, tails=True)
+
+
+def test_a_partition_is_left_out_by_its_listing(tmp_path: Path) -> None:
+    """Commit and listing suffice, if certificates exclude the key and segments follow each other without a hole."""
+    every = [b"%d" % number for number in range(400)]
+    keys = [key for key in every if hashed(key).murmur2 % 2 == 0]
+    there, elsewhere = keys[3], next(key for key in every if hashed(key).murmur2 % 2)
+    archive = MadeArchive(tmp_path)
+    for base in (0, 50, 100):
+        log = batch(base, [record(at, keys[base + at]) for at in range(50)])
+        archive.put_segment("t", base, log)
+        archive.commit("t", base + 50, highest_base=base)
+    assert not _left_out(archive, elsewhere)
+    index(archive)
+    assert _left_out(archive, elsewhere)
+    assert not _left_out(archive, there)
+    counts = StoreCounts()
+    query = Query(archive.location, CLUSTER, 0, Subscription(assigned={"t": (0,)}), key_equals=frozenset([elsewhere]))
+    plan = plan_query(CountedStore(archive.store, counts), query)
+    assert (plan.segments, plan.found and (plan.found.indexed, plan.found.excluded)) == (0, (3, 3))
+    assert counts.requests["head"] == 0
+    archive.commit("t", 150, highest_base=100, log_start=70)
+    assert _left_out(archive, elsewhere)
+    archive.commit("t", 151, highest_base=100)
+    assert not _left_out(archive, elsewhere)
+    archive.commit("t", 150, highest_base=100, live=Live("1", (), EpochHistory()))
+    assert not _left_out(archive, elsewhere)
+    archive.commit("t", 150, highest_base=100)
+    archive.store.delete([archive.partition("t").segment(SegmentName(50))])
+    assert not _left_out(archive, elsewhere)
 
 
 @pytest.mark.parametrize(("count", "requests"), [(100_000, 1), (900_000, 2)])
@@ -224,6 +265,7 @@ def test_a_hot_key_is_one_window_of_a_segment(archive: ScannedArchive) -> None:
     archive.commit("t", 900)
     index(archive)
     view = view_of(archive)
-    _, windows = look_up(archive.store, [view], [b"hot"])
+    catalog = read_catalog(archive.store, archive.partition("t"))
+    _, windows = KeyLookup(archive.store, [catalog], [b"hot"]).windows([view])
     assert windows[view.partition] == ((0, 900),)
     assert len(archive.rows(key_equals="hot")) == 600
