@@ -20,14 +20,19 @@ from structlog.testing import capture_logs
 from dev.local.waiting import wait_for
 from tests.common.log_format.build import marker
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
+from tests.made_views import view_of
 from tests.reader.archives import ScannedArchive
 from tests.reader.shapes import ABORT, COMMIT, transaction, txnindex_entry
 from tests.reader.test_archive import PROVIDER, URL, ByTopic
 from tests.reader.test_scan import reader_threads
+from ts_common.archive.copies import SegmentCopy
 from ts_common.errors import ConfigurationError, DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive, Scan, Step
 from ts_reader.execution import run
+from ts_reader.following import follower
+from ts_reader.reading.segment_reader import SegmentReader
+from tsctl.find.building import build, lacking
 
 POLL = 0.001
 POSITION = 'the position of a step (JSON values, not text) is expected, or "latest"'
@@ -383,3 +388,32 @@ def test_topics_in_several_locations_are_refused(tmp_path: Path) -> None:
             archive.scan(named).follow()
     (step,) = available(archive.scan(["b1", "b2"]))
     assert sorted(step.to_table()["topic"].to_pylist()) == ["b1"] * 5 + ["b2"] * 5
+
+
+@pytest.mark.parametrize("from_bytes", [0, follower.LOOK_UP_FROM_BYTES])
+def test_a_follower_of_keys_reads_history_through_an_index(
+    archive: ScannedArchive, from_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of much history is looked up, one of little and of what is new is read; the rows are the same."""
+    for base in range(0, 500, 100):
+        archive.put_segment("t", base, batches(*steps(base, base + 100)))
+    archive.commit("t", 400, highest_base=300)
+    copies = lacking(view_of(archive), [])
+    build(archive.store, archive.keys.find("t"), copies, most_share=100)
+    monkeypatch.setattr(follower, "LOOK_UP_FROM_BYTES", from_bytes)
+    read: list[str] = []
+    monkeypatch.setattr(SegmentReader, "_read_copy", _noted(SegmentReader._read_copy, read))
+    waiting = Waiting(lambda: archive.commit("t", 500, highest_base=400))
+    found = [
+        offsets(step) for step in archive.scan(key_equals=["42", "342", "450"]).follow(stop=waiting, poll_seconds=POLL)
+    ]
+    assert found == [[42, 342], [450]]
+    assert len(read) == (3 if not from_bytes else 5)
+
+
+def _noted(read: Callable[..., Any], seen: list[str]) -> Callable[..., Any]:
+    def read_copy(reader: SegmentReader, copy: SegmentCopy, *given: Any) -> Any:
+        seen.append(copy.key)
+        return read(reader, copy, *given)
+
+    return read_copy

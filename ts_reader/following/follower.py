@@ -6,9 +6,10 @@ change only by an unclean election.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.object_keys import PartitionKeys
@@ -17,6 +18,7 @@ from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.errors import ShorterView
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_reader.find.rules import Window
 from ts_reader.following.commit_snapshot import CommitSnapshot, Observer
 from ts_reader.following.ends import PartitionEnd
 from ts_reader.following.offset import StreamOffset
@@ -29,6 +31,8 @@ from ts_reader.query.splits import Split, bytes_of
 from ts_reader.query.subscription import find_topics
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.transactions import stable_end
+
+LOOK_UP_FROM_BYTES: Final = 64 << 20  # of segments of a step; an index of years costs about a hundred requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,10 @@ class Follower:
         """
         ranges, losses = self._ranges(start, end)
         views = self._views_of(ranges)
-        plans = in_threads(self._plan, zip(views, ranges, strict=True))
+        windows = self._windows(views, ranges)
+        plans = in_threads(
+            lambda item: self._plan(*item, windows.get(item[0].partition)), zip(views, ranges, strict=True)
+        )
         self._report([*losses, *(loss for plan in plans for loss in plan.losses)])
         for plan in plans:
             if plan.view.warning:
@@ -242,9 +249,27 @@ class Follower:
             ]
         return ranges, losses
 
-    def _plan(self, item: tuple[PartitionView, _Range]) -> PartitionPlan:
+    def _windows(
+        self, views: Sequence[PartitionView], ranges: Sequence[_Range]
+    ) -> Mapping[TopicPartition, tuple[Window, ...]]:
+        """Return the offsets that can have the query's keys, in any order; empty for all offsets.
+
+        No index has what is new, so a step of little is read without a look-up.
+        """
+        size = sum(
+            copy.segment.size
+            for view, part in zip(views, ranges, strict=True)
+            for copy in view.copies
+            if copy.base < part.stop and copy.end > part.begin
+        )
+        if self.query.key_equals is None or size < LOOK_UP_FROM_BYTES:
+            return {}
+        from ts_reader.find.lookup import look_up  # noqa: PLC0415  (pyarrow, only for keys)
+
+        return look_up(self._store, views, self.query.key_equals)[1]
+
+    def _plan(self, view: PartitionView, part: _Range, windows: Iterable[Window] | None) -> PartitionPlan:
         """Plan a query of these offsets that ends."""
-        view, part = item
         topic, number = view.partition.topic, view.partition.partition
         stop = kept_end(part.stop, part.log, view.log, view.end)
         lost = []
@@ -253,7 +278,7 @@ class Follower:
             lost.append(Loss(view.partition, low, part.stop, "are lost: an election removed them"))
         start = Offsets({topic: {number: min(part.begin, stop)}})
         asked = replace(self.query, start=start, end=Offsets({topic: {number: stop}}))
-        plan = plan_partition(self._store, view, asked)
+        plan = plan_partition(self._store, view, asked, found=windows)
         if plan.bounds.end < stop and not view.state.is_loss:
             raise ShorterView(
                 f"{view.partition}: offsets {plan.bounds.end} to {stop - 1} are not shown now, and no election removed "
