@@ -29,14 +29,14 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader.decode.hashed_key import hashed
+from ts_reader.find.building import run_name
 from ts_reader.find.lookup import KeyLookup
+from ts_reader.find.merging import mergeable
 from ts_reader.find.rules import PARTS, Certificate, Entry, Identity, identity_of
 from ts_reader.find.runs import FILES, Pairs, Run, file_of, put_file, put_objects
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Query, Subscription
 from ts_reader.reading.topics import read_topics
-from tsctl.find.building import run_name
-from tsctl.find.merging import mergeable
 
 GOAL_REQUESTS: Final = 100
 _PARTITIONS: Final = 64

@@ -30,9 +30,9 @@ from ts_common.errors import ConfigurationError, DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive, Scan, Step
 from ts_reader.execution import run
+from ts_reader.find.building import build, lacking
 from ts_reader.following import follower
 from ts_reader.reading.segment_reader import SegmentReader
-from tsctl.find.building import build, lacking
 
 POLL = 0.001
 POSITION = 'the position of a step (JSON values, not text) is expected, or "latest"'

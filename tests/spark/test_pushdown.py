@@ -32,11 +32,11 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
+from ts_reader.find.building import build, lacking
 from ts_reader.query.filters import EVERYTHING
 from ts_spark.options.filters import OPTION, filters_are_handed_over, query_filters
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
-from tsctl.find.building import build, lacking
 
 BEYOND = 1 << 63
 

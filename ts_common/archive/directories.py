@@ -86,6 +86,20 @@ def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirecto
     }
 
 
+def held_incarnations(store: ObjectStore, keys: ClusterKeys) -> frozenset[str]:
+    """Return the incarnations with objects, as `PartitionKeys.incarnation`, under the entropy width of `keys`.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    return frozenset(
+        directory.rstrip("/").rpartition("-")[0]
+        for prefix in _cluster_prefixes(store, keys.cluster, keys.entropy_bits)
+        for directory in store.list_directories(prefix)
+        if partition_of(directory.rstrip("/")) is not None
+    )
+
+
 def topics_of(store: ObjectStore, keys: ClusterKeys, topic: str, partitions: Iterable[int]) -> frozenset[str]:
     """Return the topics that have objects in the directories of a topic's partitions, as far as they were read.
 

@@ -358,7 +358,12 @@ class ClusterKeys:
         Args:
             incarnation: its directory, as `PartitionKeys.incarnation`.
         """
-        return f"{self.cluster_prefix}{FIND_DIRECTORY}{incarnation}/"
+        return f"{self.finds}{incarnation}/"
+
+    @property
+    def finds(self) -> str:
+        """The common prefix of the indexes of keys of all incarnations."""
+        return self.cluster_prefix + FIND_DIRECTORY
 
     @property
     def repairs(self) -> str:

@@ -123,6 +123,11 @@ def file_of(place: int) -> str:
     return FILES[place >> _FILE_BITS]
 
 
+def key_of_file(run: Run, digits: str) -> str:
+    """Return the key of a file of a run."""
+    return f"{run.prefix}{digits}{_SUFFIX}"
+
+
 def read_run(store: ObjectStore, prefix: str, name: str) -> Run:
     """Return a run of an index.
 
@@ -248,7 +253,7 @@ def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int
     """
     if digits not in run.files:
         return joined(())
-    key, (size, etag) = f"{run.prefix}{digits}{_SUFFIX}", run.files[digits]
+    key, (size, etag) = key_of_file(run, digits), run.files[digits]
     source = _Stored(store, key, size, etag)
     wanted = None if places is None else np.array(sorted(places), np.int64)
     found = []

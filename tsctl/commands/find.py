@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ts_common.archive.view import open_view
-from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound
+from ts_common.archive.directories import held_incarnations
+from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.option_groups import with_groups
 from ts_common.store.factory import Scheme, parse_location
@@ -18,6 +18,7 @@ from tsctl.archive_options import (
     ArchiveOptions,
     HeldTopic,
     JsonOption,
+    OpenArchive,
     PartitionsOption,
     TopicsArgument,
     open_archive,
@@ -39,7 +40,11 @@ from tsctl.scan_options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ts_common.archive.copies import SegmentCopy
     from ts_reader import Archive, FarTimes, Scan
+    from ts_reader.find.rules import Identity
     from ts_reader.query.bounds import Loss
 
 _MOST_KEYS: Final = 100_000
@@ -270,7 +275,7 @@ def index(
 ) -> None:
     """Add to the index of keys the segments that it lacks; merge its runs of past days, months and years.
 
-    Runs that were merged are removed a day later.
+    Runs that were merged are removed a day later, and so are indexes of incarnations that the archive lacks.
     """
     del max_batch_bytes  # batch_limit has it
     output = Output(as_json)
@@ -280,6 +285,7 @@ def index(
             done = _index(entry, most_share, output)
             rows.append([entry.topic.name, *done.values()])
             documents.append({"topic": entry.topic.name, **done})
+        _clear_ended(archive, output)
     if as_json:
         output.document({"topics": documents})
     else:
@@ -288,39 +294,34 @@ def index(
 
 def _index(entry: HeldTopic, most_share: float, output: Output) -> dict[str, int]:
     """Bring the index of a topic up to date; return numbers by their name in JSON."""
-    from ts_reader.find.lookup import read_runs  # noqa: PLC0415  (pyarrow and kernels, only for this command)
-    from ts_reader.find.rules import identity_of  # noqa: PLC0415  (the same)
-    from tsctl.find.building import build, lacking  # noqa: PLC0415  (the same)
-    from tsctl.find.merging import clear, merge, mergeable  # noqa: PLC0415  (the same)
+    from ts_reader.find.building import Built, build  # noqa: PLC0415  (pyarrow and kernels, only for this command)
+    from ts_reader.find.keeping import keep  # noqa: PLC0415  (the same)
 
     store, topic = entry.store, entry.topic
-    if not topic.partitions:
-        return dict.fromkeys(_NUMBERS, 0)
-    keys = topic.partitions[0].keys
-    prefix, place = keys.cluster.find(keys.incarnation), (store, keys.cluster, keys.incarnation)
-    damaged: list[str] = []
-    views = [open_view(store, catalog, damaged=damaged) for catalog in topic.partitions]
-    runs = read_runs(*place)
-    missing = [each for view in views for each in lacking(view, runs)]
-    total = sum(copy.segment.size for _, copy in missing)
-    with output.progress(topic.name, total, in_bytes=True) as advance:
-        built = build(store, prefix, missing, most_share=most_share, limit=batch_limit(), done=advance)
-    for reason in (*damaged, *built.unread):
-        output.warn(f"{reason}; a look-up reads it")
+
+    def add(prefix: str, copies: "Sequence[tuple[Identity, SegmentCopy]]") -> Built:
+        total = sum(copy.segment.size for _, copy in copies)
+        with output.progress(topic.name, total, in_bytes=True) as advance:
+            return build(store, prefix, copies, most_share=most_share, limit=batch_limit(), done=advance)
+
+    kept = keep(store, topic.partitions, add)
+    built = kept.built
+    for warning in kept.warnings:
+        output.warn(f"{topic.name}: {warning}; a look-up reads the segments")
     if built.too_many and most_share:
         output.warn(
             f"{topic.name}: {counted(built.too_many, 'segment')} with more keys than --most-share {most_share:g} "
             "allows: the index has their certificates only"
         )
-    now = store.current_time()
-    stored = {identity for view in views for copy in view.copies if (identity := identity_of(copy)) is not None}
-    merged = 0
-    for period, group in mergeable(read_runs(*place), now):
-        try:
-            merge(store, prefix, period, group, stored)
-            merged += len(group)
-        except (CorruptData, ObjectNotFound) as error:
-            output.warn(f"{topic.name}: runs of {period} are not merged: {error}")
-    cleared = clear(store, prefix, read_runs(*place), now)
-    numbers = (built.objects, built.bytes, built.pairs, built.too_many, len(built.unread), merged, len(cleared.runs))
+    numbers = (built.objects, built.bytes, built.pairs, built.too_many, len(built.unread), kept.merged, kept.removed)
     return dict(zip(_NUMBERS, numbers, strict=True))
+
+
+def _clear_ended(archive: OpenArchive, output: Output) -> None:
+    """Remove the indexes of incarnations that retention or an operator removed."""
+    from ts_reader.find.merging import clear_ended  # noqa: PLC0415  (pyarrow, only for this command)
+
+    for store in archive.stores:
+        held = held_incarnations(store, archive.keys)
+        for run in clear_ended(store, archive.keys, held, store.current_time()).runs:
+            output.note(f"removed {archive.keys.finds}{run}: the archive has no object of this incarnation")

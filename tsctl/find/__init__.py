@@ -1,1 +1,1 @@
-"""Building, merging and clearing the index of keys."""
+"""What `tsctl find` prints of a look-up: records with a field, and the cost of a read."""

@@ -14,9 +14,9 @@ from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.scan import scan_segment
 from ts_reader.decode.hashed_key import hashed
+from ts_reader.find.building import Built, build, lacking
 from ts_reader.find.lookup import read_runs
 from ts_reader.find.runs import Run
-from tsctl.find.building import Built, build, lacking
 
 END = 120
 PARTITIONS = 3

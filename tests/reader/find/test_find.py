@@ -13,10 +13,9 @@ from tests.matrix import sampled
 from tests.reader.find.made import KEYS, PARTITIONS, Drawn
 from ts_reader import Archive, Scan
 from ts_reader.decode.hashed_key import HashedKey
-from ts_reader.find import lookup, rules, runs
+from ts_reader.find import lookup, merging, rules, runs
+from ts_reader.find.merging import clear, merge
 from ts_reader.query import read_split
-from tsctl.find import merging
-from tsctl.find.merging import clear, merge
 
 SEEDS = sampled(range(60), step=15)
 LATER = 10 * 86_400.0

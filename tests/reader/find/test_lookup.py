@@ -28,6 +28,7 @@ from ts_common.archive.plan import ReadRange
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader import Archive
 from ts_reader.decode.hashed_key import hashed
+from ts_reader.find.building import build, lacking
 from ts_reader.find.lookup import KeyLookup, read_runs
 from ts_reader.find.rules import PARTS, Certificate, Entry
 from ts_reader.find.runs import Pairs, Run, file_of, put_file, put_objects, read_pairs
@@ -35,7 +36,6 @@ from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Query, Subscription
 from ts_reader.query.read_split import read_split
 from ts_uploader.shipping.sealing import seal
-from tsctl.find.building import build, lacking
 
 
 def index(archive: MadeArchive, partition: int = 0, topic: str = "t") -> int:

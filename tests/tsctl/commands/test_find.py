@@ -12,9 +12,9 @@ from tests.made_archive import CLUSTER, MadeArchive
 from tests.tsctl.running import Run
 from ts_reader.decode.hashed_key import hashed
 from ts_reader.find.lookup import read_runs
+from ts_reader.find.merging import clear, mergeable
 from ts_reader.find.runs import Run as IndexRun
 from ts_reader.find.runs import joined, put_objects
-from tsctl.find.merging import clear, mergeable
 
 DAY = 86_400.0
 KEYS = [b"user-%d" % number for number in range(40)]
@@ -172,6 +172,39 @@ def test_inputs_of_a_merge_stay_for_a_grace(archive: MadeArchive, run: Run) -> N
     assert not clear(archive.store, prefix, runs_of(archive), now).runs
     assert clear(archive.store, prefix, runs_of(archive), now + 2 * DAY).runs == (made.name,)
     assert len(joined(())) == 0
+
+
+@pytest.mark.parametrize("change", ["lost", "other"])
+def test_a_run_that_lost_a_file_is_replaced(archive: MadeArchive, run: Run, change: str) -> None:
+    """Otherwise its segments would be read for ever; the next build has nothing to do."""
+    run("find", "index", *named(archive), "--most-share", "9")
+    (made,) = runs_of(archive)
+    key = f"{made.prefix}{min(made.files)}.parquet"
+    archive.store.delete([key])
+    if change == "other":
+        archive.store.put(key, b"other")
+    again = run("find", "index", *named(archive), "--most-share", "9", "--json").document["topics"][0]
+    assert (again["segments"], again["removed_runs"]) == (4, 1)
+    (new,) = runs_of(archive)
+    assert new.name != made.name
+    assert [*new.files] == [*made.files]
+    assert not [*archive.store.list(made.prefix)]
+    last = run("find", "index", *named(archive), "--json").document["topics"][0]
+    assert (last["segments"], last["removed_runs"]) == (0, 0)
+
+
+def test_the_index_of_an_incarnation_without_objects_is_removed(archive: MadeArchive, run: Run) -> None:
+    """A grace later, by the identity that writes indexes; the index of another incarnation stays."""
+    gone = "t~AAAAAAAAAAAAAAAAAAAAAQ"
+    put_objects(archive.store, f"{archive.keys.find(gone)}20260101-00000001/", [], {})
+    archive.store.put(f"{archive.keys.find(gone)}20260101-00000001/00.parquet", b"x")
+    run("find", "index", *named(archive))
+    assert [*archive.store.list(archive.keys.find(gone))]
+    archive.age(2 * DAY, "objects.parquet", "00.parquet")
+    ended = run("find", "index", *named(archive))
+    assert f"removed ts-uploader~cluster~{CLUSTER}/find/{gone}/20260101-00000001" in ended.err
+    assert not [*archive.store.list(archive.keys.find(gone))]
+    assert len(runs_of(archive)) == 1
 
 
 @pytest.mark.parametrize(

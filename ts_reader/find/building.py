@@ -1,7 +1,7 @@
 """Build runs of an index: read the keys of the segments that no run has, and put what is found.
 
 A batch job builds, never the agent: the keys of each segment are decompressed once. Memory is bounded by the pairs of a
-run; a larger index is several runs, which `tsctl.find.merging` merges later.
+run; a larger index is several runs, which `ts_reader.find.merging` merges later.
 """
 
 import secrets
@@ -61,6 +61,11 @@ class Built:
     too_many: int = 0
     unread: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
+
+    def add(self, other: "Built") -> None:
+        """Add what another build did."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def lacking(view: PartitionView, runs: Sequence[Run]) -> Iterator[tuple[Identity, SegmentCopy]]:

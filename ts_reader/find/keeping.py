@@ -1,0 +1,84 @@
+"""Keep an index up to date: build what it lacks, merge its runs, and remove what is not needed, in this order.
+
+`tsctl find index` does it in one process, and `ts_spark.find_index` on a Spark cluster: they build and merge the same
+way, and differ in where these calls are made.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.view import open_view
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.store.contract import ObjectStore
+from ts_reader.find.building import Built, lacking
+from ts_reader.find.lookup import read_runs
+from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable
+from ts_reader.find.rules import Identity, identity_of
+
+# Adds segments to the index with a prefix of keys, as `ts_reader.find.building.build`.
+Build = Callable[[str, Sequence[tuple[Identity, SegmentCopy]]], Built]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was done for the index of an incarnation.
+
+    Attributes:
+        merged: the number of runs that were merged.
+        removed: the number of runs that were removed.
+        warnings: one sentence each.
+    """
+
+    built: Built
+    merged: int = 0
+    removed: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def keep(
+    store: ObjectStore,
+    catalogs: Sequence[PartitionCatalog],
+    build: Build,
+    each: Each | None = None,
+    *,
+    merges_at_once: bool = False,
+) -> Kept:
+    """Bring the index of an incarnation of a topic up to date.
+
+    A run that lost a file, or has another one in its place, is replaced: its segments are indexed again.
+
+    Args:
+        catalogs: of all partitions of the incarnation in the store.
+        each: as of `merge`.
+        merges_at_once: whether what was built is merged too; else only runs of past days.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: from the store. What is finished stays.
+    """
+    if not catalogs:
+        return Kept(Built())
+    keys = catalogs[0].keys
+    prefix, warnings = keys.cluster.find(keys.incarnation), list[str]()
+    views = [open_view(store, catalog, damaged=warnings) for catalog in catalogs]
+    runs, objects = read_runs(store, keys.cluster, keys.incarnation), listed(store, prefix)
+    damaged = [run.name for run in runs if not is_whole(run, objects.get(run.name, ()))]
+    runs = [run for run in runs if run.name not in damaged]
+    built = build(prefix, [missing for view in views for missing in lacking(view, runs)])
+    now = store.current_time()
+    stored = {identity for view in views for copy in view.copies if (identity := identity_of(copy)) is not None}
+    runs = [run for run in read_runs(store, keys.cluster, keys.incarnation) if run.name not in damaged]
+    groups = mergeable(runs, now)
+    if merges_at_once and len(built.runs) > 1:
+        groups.append((built.runs[0].partition("-")[0], [run for run in runs if run.name in built.runs]))
+    merged = 0
+    for period, group in groups:
+        try:
+            merge(store, prefix, period, group, stored, each)
+            merged += len(group)
+        except (CorruptData, ObjectNotFound) as error:
+            warnings.append(f"runs of {period} are not merged: {error}")
+    runs = read_runs(store, keys.cluster, keys.incarnation)
+    cleared = clear(store, prefix, runs, now, damaged=damaged)
+    return Kept(built, merged, len(cleared.runs), (*warnings, *built.unread))
