@@ -2,7 +2,7 @@
 
 `go()`              the path of `go`: on this machine, or of a Python package that has it, below `build/`
 `franz_go()`        the path of the program of `dev/local/franz-go`, which writes a topic's records as lines of JSON
-`go_clients()`      the path of the program of `dev/local/go-clients`, a session of sarama or of kafka-go
+`go_clients()`      the path of the program of `dev/local/go-clients`, a session of sarama or of kafka-go, or a producer
 `kube_apiserver()`  the path of Kubernetes' API server, of the version in `dev/local/kube-apiserver/go.mod`
 
 `python -m dev.local.go_programs` builds the first, so that a later test needs no network.

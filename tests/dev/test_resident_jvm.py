@@ -20,7 +20,7 @@ def jvm() -> Iterator[ResidentJvm]:
 
 def test_a_call_that_fails_or_times_out_does_not_spoil_the_next(jvm: ResidentJvm) -> None:
     """A command that throws has its stack trace as the error; after a missed deadline another JVM starts."""
-    with pytest.raises(CommandFailedError, match=r"no command nonsense; expected one of \[consume, dump, tool\]"):
+    with pytest.raises(CommandFailedError, match=r"no command nonsense; expected one of \[consume, dump, produce"):
         jvm.call("nonsense")
     with pytest.raises(CommandFailedError, match="EOFException"):
         jvm.call("consume", b"no arguments")

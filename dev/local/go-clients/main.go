@@ -3,6 +3,9 @@
 //
 // Arguments: client (sarama or kafka-go), bootstrap server, group, topics. It writes the number of records, and to
 // standard error what an administrator's request returned as error: not every server has each request.
+//
+// With produce in place of the client, it produces by sarama and its own partitioner. Arguments: bootstrap server, size
+// of a value, topic. It reads keys, one on each line in hexadecimal, and writes the partition of each.
 package main
 
 import (
@@ -20,15 +23,15 @@ const (
 
 func main() {
 	if len(os.Args) < 5 {
-		fmt.Fprintln(os.Stderr, "usage: go-clients CLIENT BOOTSTRAP GROUP TOPIC...")
+		fmt.Fprintln(os.Stderr, "usage: go-clients CLIENT BOOTSTRAP GROUP TOPIC..., or go-clients produce BOOTSTRAP BYTES TOPIC")
 		os.Exit(2)
 	}
 	sessions := map[string]func(context.Context, string, string, []string) (int, error){
-		"sarama": bySarama, "kafka-go": byKafkaGo,
+		"sarama": bySarama, "kafka-go": byKafkaGo, "produce": produceBySarama,
 	}
 	session, known := sessions[os.Args[1]]
 	if !known {
-		fmt.Fprintf(os.Stderr, "go-clients: client %s; expected sarama or kafka-go\n", os.Args[1])
+		fmt.Fprintf(os.Stderr, "go-clients: client %s; expected sarama, kafka-go or produce\n", os.Args[1])
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -27,7 +27,12 @@ public final class Resident {
     }
 
     private static final Map<String, Command> COMMANDS =
-            new TreeMap<>(Map.of("consume", ConsumedLogs::consume, "dump", DumpRecords::dump, "tool", Tools::run));
+            new TreeMap<>(
+                    Map.of(
+                            "consume", ConsumedLogs::consume,
+                            "dump", DumpRecords::dump,
+                            "produce", ProducedKeys::produce,
+                            "tool", Tools::run));
 
     private Resident() {}
 
