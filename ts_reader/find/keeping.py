@@ -16,6 +16,7 @@ from ts_reader.find.building import Built, lacking
 from ts_reader.find.lookup import read_runs
 from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable
 from ts_reader.find.rules import Identity, identity_of
+from ts_reader.reading.parallel import in_threads
 
 # Adds segments to the index with a prefix of keys, as `ts_reader.find.building.build`.
 Build = Callable[[str, Sequence[tuple[Identity, SegmentCopy]]], Built]
@@ -61,7 +62,7 @@ def keep(
         return Kept(Built())
     keys = catalogs[0].keys
     prefix, warnings = keys.cluster.find(keys.incarnation), list[str]()
-    views = [open_view(store, catalog, damaged=warnings) for catalog in catalogs]
+    views = in_threads(lambda catalog: open_view(store, catalog, damaged=warnings), catalogs)
     runs, objects = read_runs(store, keys.cluster, keys.incarnation), listed(store, prefix)
     damaged = [run.name for run in runs if not is_whole(run, objects.get(run.name, ()))]
     runs = [run for run in runs if run.name not in damaged]
