@@ -14,14 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ts_common.archive.copies import SegmentCopy
 from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound, TieredStorageError
 from ts_common.log_format.limits import BatchLimit
 from ts_common.store.options import Connection
 from ts_common.store.shared_stores import shared_store
-from ts_reader.find.building import MOST_SHARE, Built, build
+from ts_reader.find.building import MOST_SHARE, Built, Lacking, build
 from ts_reader.find.keeping import Kept, keep
-from ts_reader.find.rules import Identity
 from ts_reader.query.query import by_location, settled
 from ts_reader.query.subscription import find_topics
 from ts_spark.options.parse import SOURCE, parse_options
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 TASK_BYTES: Final = 8 << 30  # of segments
 _SHARE: Final = "mostShare"
 
-_Copies = Sequence[tuple[Identity, SegmentCopy]]
+_Copies = Sequence[Lacking]
 
 
 def keep_index(
@@ -83,13 +81,14 @@ def _build(limit: BatchLimit, most_share: float, prefix: str, store: Any, copies
 
 def _bundles(copies: _Copies, most_bytes: int) -> Iterator[_Copies]:
     """Yield copies together up to a number of bytes, at least one."""
-    found: list[tuple[Identity, SegmentCopy]] = []
+    found: list[Lacking] = []
     size = 0
-    for identity, copy in copies:
+    for each in copies:
+        copy = each[1]
         if found and size + copy.segment.size > most_bytes:
             yield found
             found, size = [], 0
-        found.append((identity, copy))
+        found.append(each)
         size += copy.segment.size
     if found:
         yield found

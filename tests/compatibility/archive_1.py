@@ -12,6 +12,7 @@ from typing import Final
 from dev.local.oracle import Isolation, OracleRecord
 from tests.archive import record_of
 from ts_common.archive.catalog import read_catalog
+from ts_common.archive.erased_offsets import NOTHING_ERASED
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.partition_view import PartitionView
@@ -121,7 +122,7 @@ def read(store: ObjectStore, view: PartitionView, isolation: Isolation) -> tuple
     aborted = find_hidden(store, view, view.start, end).transactions if is_committed else ()
     steps = view.plan(view.start, end)
     ranges = [step for step in steps if isinstance(step, ReadRange)]
-    batches = read_ranges(store, ranges, COLUMNS_WITH_HEADERS, aborted)
+    batches = read_ranges(store, ranges, COLUMNS_WITH_HEADERS, aborted, erased=NOTHING_ERASED)
     records = [record_of(row) for batch in batches for row in batch.to_pylist()]
     return records, [step for step in steps if isinstance(step, Hole)]
 

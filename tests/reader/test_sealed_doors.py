@@ -164,7 +164,8 @@ def test_transactions_and_timestamps(archive: MadeArchive) -> None:
         windows = [(start, stop) for start in range(0, view.end, 3) for stop in range(start + 1, view.end + 1, 4)]
         hidden = [find_hidden(archive.store, view, *window) for window in windows]
         times = [
-            first_offset_at(view, search_for(archive.store, time), least=time) for time in range(998, 1000 + view.end)
+            first_offset_at(view, search_for(archive.store, time, erased=view.erased), least=time)
+            for time in range(998, 1000 + view.end)
         ]
         return [hidden, times, stable_end(archive.store, view)]
 

@@ -21,6 +21,8 @@ from typing import Final
 from ts_common.archive.commit import Commit, ForeignCommit, LogStart, decode_commit, decode_log_start
 from ts_common.archive.commit_state import CommitState, commit_state
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.erased_list import ListedErased, greater, read_erased
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.gap_records import merged, parse_gap_name
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, parse_cache_object_name
 from ts_common.archive.object_keys import (
@@ -37,7 +39,7 @@ from ts_common.archive.restored import Ended
 from ts_common.archive.sealed_listing import list_unsealed
 from ts_common.archive.sealed_objects import SealedObject
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
-from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat, ObjectNotFound
+from ts_common.errors import CorruptData, LineageUnsettled, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.retry import snapshot_policy
 
@@ -95,7 +97,7 @@ class PartitionCatalog:
         gaps: recorded gaps, as ranges `[from, to)`, ascending; adjoining ranges are joined.
         cache_objects: the first bases of the cache objects, ascending.
         damage: what is wrong with `offset.wm` or `log.start`, if one of them is malformed; there is no `commit` then.
-        has_erased: whether the listing has lists of erased offsets.
+        listed_erased: the greatest list of erased offsets that the listing has; None without one.
         former: the places of the records below the start, oldest first; empty unless a restore put them back.
         sealed: sealed objects, ascending: they have the segments that begin in their ranges, and `segments` has the
             others. Empty unless the caller of `read_catalog` uses them.
@@ -109,7 +111,7 @@ class PartitionCatalog:
     gaps: tuple[tuple[int, int], ...]
     cache_objects: tuple[int, ...] = ()
     damage: str | None = None
-    has_erased: bool = False
+    listed_erased: ListedErased | None = None
     former: tuple["FormerPlace", ...] = ()
     sealed: tuple[SealedObject, ...] = ()
 
@@ -165,6 +167,11 @@ class PartitionCatalog:
         listed = [segment.size for segment in self.shown]
         return len(listed) + len(sizes), sum(listed) + sum(sizes)
 
+    def read_erased(self, store: ObjectStore) -> ErasedOffsets:
+        """Return the erased offsets; raise as `ts_common.archive.erased_list.read_erased`."""
+        least = None if self.stored_log_start is None else self.stored_log_start.content.erased
+        return read_erased(store, self.keys, self.listed_erased, least)
+
     @property
     def shown(self) -> tuple[StoredSegment, ...]:
         """The segments that can cover offsets of the view, in former places too."""
@@ -210,7 +217,7 @@ def read_catalog(
 
     Raises:
         LineageUnsettled: the lineages of commit and `log.start` did not fit in six reads.
-        NewerFormat: a later release wrote the commit or `log.start`, or erased records of the partition.
+        NewerFormat: a later release wrote the commit or `log.start`.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     commits = iter([commit])  # of the first attempt; later ones read it
@@ -222,11 +229,6 @@ def read_catalog(
             f"{keys.log_start} has the lineage {catalog.stored_log_start.content.lineage}, and {keys.commit} has "
             f"{catalog.commit.lineage}; the agent on the leader's broker must write one of them again: check its log, "
             "then repeat the query"
-        )
-    stored = catalog.stored_log_start
-    if catalog.has_erased or (stored is not None and stored.content.erased is not None):
-        raise NewerFormat(
-            f"{keys.partition}: a later release erased records there, which this one would show: upgrade this one"
         )
     return catalog
 
@@ -302,7 +304,7 @@ def catalog_of(keys: PartitionKeys, listed: Iterable[ObjectInfo]) -> PartitionCa
     suffixes: dict[str, str] = {}  # by stem: the suffixes of its indexes, joined
     gaps: list[tuple[int, int]] = []
     cache_objects: list[int] = []
-    has_erased = False
+    listed_erased: ListedErased | None = None
     start = len(keys.prefix)
     for info in listed:
         name = info.key[start:]
@@ -318,9 +320,11 @@ def catalog_of(keys: PartitionKeys, listed: Iterable[ObjectInfo]) -> PartitionCa
             if cache_object is not None and info.size <= CACHE_OBJECT_BYTES:
                 cache_objects.append(cache_object)
         elif name.startswith(ERASED_DIRECTORY):
-            has_erased = True
+            listed_erased = greater(listed_erased, name.removeprefix(ERASED_DIRECTORY), info.etag)
     segments = tuple(_stored(name, suffixes.get(stem, ""), info) for name, stem, info in sorted(logs, key=_plain_first))
-    return PartitionCatalog(keys, None, None, None, segments, merged(gaps), tuple(cache_objects), has_erased=has_erased)
+    return PartitionCatalog(
+        keys, None, None, None, segments, merged(gaps), tuple(cache_objects), listed_erased=listed_erased
+    )
 
 
 def _stored(name: SegmentName, suffixes: str, info: ObjectInfo) -> StoredSegment:

@@ -92,10 +92,15 @@ def greatest_listed(keys: PartitionKeys, listed: Iterable[ObjectInfo]) -> Listed
     """Return the greatest list among objects of a partition; None without one."""
     found: ListedErased | None = None
     for info in listed:
-        number = parse_erased_name(info.key.removeprefix(keys.erased)) if info.key.startswith(keys.erased) else None
-        if number is not None and (found is None or number > found.number):
-            found = ListedErased(number, info.etag)
+        if info.key.startswith(keys.erased):
+            found = greater(found, info.key.removeprefix(keys.erased), info.etag)
     return found
+
+
+def greater(found: ListedErased | None, name: str, etag: str) -> ListedErased | None:
+    """Return the greater of a list and of an object below `erased/`, which can be no list."""
+    number = parse_erased_name(name)
+    return found if number is None or (found is not None and found.number > number) else ListedErased(number, etag)
 
 
 def encode_erased_list(keys: PartitionKeys, found: ErasedList) -> bytes:

@@ -19,7 +19,7 @@ from ts_common.archive.commit import Commit, ForeignCommit, LogStart
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.restored import Ended, Restored, RestoredPartition
 from ts_common.archive.sealed_objects import SealedObject
-from ts_common.errors import CorruptData, NewerFormat
+from ts_common.errors import CorruptData
 from ts_common.store.contract import ObjectStore
 
 MOST_PLACES: Final = 16  # a cluster that is lost and restored once a year, for as long as an archive exists
@@ -74,7 +74,7 @@ def former_places(store: ObjectStore, catalog: PartitionCatalog) -> tuple[Former
     Raises:
         CorruptData: `restored.json` or the `log.start` of a place is malformed; the places form a circle, are more than
             `MOST_PLACES`.
-        NewerFormat: a later release wrote one of them, or erased records.
+        NewerFormat: a later release wrote one of them.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     places: list[FormerPlace] = []
@@ -99,7 +99,6 @@ def former_places(store: ObjectStore, catalog: PartitionCatalog) -> tuple[Former
             places.append(FormerPlace(unread, min(first, end - 1), end, restored.epochs, ended, topic.url))
             break
         place = read_snapshot(store, former, (None, None))
-        _check_erased(place)
         start = _start_of(place, restored)
         if start is None or start < end:
             places.append(FormerPlace(place, end if start is None else start, end, restored.epochs, ended))
@@ -117,14 +116,6 @@ def _check(keys: PartitionKeys, former: PartitionKeys, seen: set[str]) -> None:
         raise CorruptData(f"{where} is a circle at {former.prefix}; write the object again without it")
     if len(seen) > MOST_PLACES:
         raise CorruptData(f"{where} has more than {MOST_PLACES} places; write the object again without the oldest")
-
-
-def _check_erased(place: PartitionCatalog) -> None:
-    stored = place.stored_log_start
-    if place.has_erased or (stored is not None and stored.content.erased is not None):
-        raise NewerFormat(
-            f"{place.keys.prefix}: a later release erased records there, which this one would show: upgrade this one"
-        )
 
 
 def _start_of(place: PartitionCatalog, restored: RestoredPartition) -> int | None:

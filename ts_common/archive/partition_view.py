@@ -17,6 +17,7 @@ from ts_common.archive.commit import Lineage
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.object_keys import OFFSET_DIGITS, PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite, with_spares
 from ts_common.archive.read_log import ReadLog
@@ -71,6 +72,8 @@ class PartitionView:
         tail: what to read of the live tail, from the next offset to the end; empty if it was not read.
         fresh: when the leader's agent requested the high watermarks of its newest pack, ms since the epoch: the view
             has what was acknowledged before, as far as that agent could ship it. None without a live tail.
+        erased: the erased offsets of all its parts, from each directory's own list; also those that are hidden, and
+            those from the next offset on.
     """
 
     keys: PartitionKeys
@@ -90,6 +93,7 @@ class PartitionView:
     sealed: tuple[SealedObject, ...] = ()
     tail: tuple[ReadRange, ...] = ()
     fresh: int | None = None
+    erased: ErasedOffsets = NOTHING_ERASED
 
     @property
     def partition(self) -> TopicPartition:

@@ -21,13 +21,15 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets, ErasedRun
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.partition_view import PartitionView, ViewPart
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite
 from ts_common.archive.sealed_ranges import Copies, ending_above
 from ts_common.archive.tail_chain import Chain
 from ts_common.archive.tail_logs import TailLogs, tail_ranges
-from ts_common.errors import ObjectNotFound
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.json_objects import MAX_INT64
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 
@@ -43,6 +45,8 @@ def open_view(
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
     tails: TailLogs | None = None,
+    *,
+    shows_records: bool = True,
 ) -> PartitionView:
     """Return the view of a snapshot; read the metadata of its segments, except of those in `known`.
 
@@ -50,23 +54,34 @@ def open_view(
         known: as in `describe`.
         damaged: as in `describe`.
         tails: of the cluster, where the commit names a live tail; None to end the view at the next offset.
+        shows_records: whether the caller returns records. Otherwise the view has no erased offsets, and a damaged list
+            of them changes nothing.
 
     Raises:
         CorruptData: a segment's metadata is damaged, or it does not begin with a batch.
+        NewerFormat: a later release wrote the list of erased offsets.
         ObjectNotFound: retention removed a segment of the view since the snapshot.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     if tails is not None and isinstance(catalog.commit, Commit) and catalog.commit.live is not None:
         catalog, chain, why = _chain_of(store, catalog, tails)
-        view = open_view(store, catalog, known, damaged)
+        view = open_view(store, catalog, known, damaged, shows_records=shows_records)
+        if view.state.is_loss:
+            return view
         if chain is not None:
             return continued(view, chain)
         return view if why is None else replace(view, warning="; ".join(filter(None, (view.warning, why))))
+    try:
+        erased = catalog.read_erased(store) if shows_records else NOTHING_ERASED
+        formerly = [place.catalog.read_erased(store) if shows_records else erased for place in catalog.former]
+    except CorruptData as error:  # no record can be shown then
+        return _open_own(store, replace(catalog, commit=None, damage=str(error)), known, damaged)
     view = _open_own(store, catalog, known, damaged)
     if catalog.sealed and view.shows_doubt:
         found = catalog.commit, catalog.commit_etag
         catalog = replace(read_catalog(store, catalog.keys, found), former=catalog.former)
         view = _open_own(store, catalog, known, damaged)
+    view = replace(view, erased=_joined(catalog.former, formerly, erased)) if erased or any(formerly) else view
     if not catalog.former or view.state.is_loss:
         return view
     if view.sealed:
@@ -83,6 +98,15 @@ def open_view(
         copies += described
     start = parts[0].start if parts else view.start
     return replace(view, start=start, copies=(*copies, *view.copies), former=tuple(parts))
+
+
+def _joined(places: Iterable[FormerPlace], formerly: Iterable[ErasedOffsets], own: ErasedOffsets) -> ErasedOffsets:
+    """Return the erased offsets of a view: those of each directory between the places before and behind it."""
+    runs, start = list[ErasedRun](), 0
+    for place, erased in zip(places, formerly, strict=True):
+        runs += erased.between(start, place.end)
+        start = place.end
+    return ErasedOffsets.ascending([*runs, *own.between(start, MAX_INT64)])
 
 
 def _chain_of(

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import HEADER_SIZE
@@ -32,7 +33,7 @@ from ts_reader.reading.rows import read_intact_rows, read_ranges
 
 BATCH_BYTES: Final = 1 << 20
 _LOT_ROWS: Final = 4096  # of one decoded lot: a client may want few of them
-_MOST_DECODED: Final = 16 << 20  # of one batch; a copy of each record is made for each step
+_MOST_DECODED_BYTES: Final = 16 << 20  # of one batch; a copy of each record is made for each step
 _COLUMNS: Final = ("offset", MILLISECONDS, "timestampType", "key", "value", HEADERS)
 
 
@@ -44,7 +45,7 @@ class _Limit(BatchLimit):
         raise BatchTooLarge(f"{what}, and the endpoint decodes at most {self.most}: read it with `tsctl cat` or Spark")
 
 
-_LIMIT: Final = _Limit(_MOST_DECODED)
+MOST_DECODED: Final = _Limit(_MOST_DECODED_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ def rewrite(
     end: int,
     epochs: EpochHistory,
     *,
+    erased: ErasedOffsets,
     aborted: Sequence[AbortedTransaction] = (),
     max_bytes: int,
     tolerant: bool = False,
@@ -78,6 +80,7 @@ def rewrite(
         start: the first offset that the batches cover; in the range.
         end: the offset after the last; above `start`, and at most the end of the range.
         epochs: the epochs of the view; they give each batch its leader epoch.
+        erased: offsets whose records are left out.
         aborted: transactions whose records are left out.
         max_bytes: of the batches; the first record can exceed it.
         tolerant: whether intact copies are read where a copy is damaged. The batches then end before the first offset
@@ -94,7 +97,7 @@ def rewrite(
     """
     part = replace(part, start=start, end=end)
     written = _Writer(start, epochs, max_bytes)
-    with closing(_lots(store, part, aborted, tolerant=tolerant)) as lots:
+    with closing(_lots(store, part, aborted, erased, tolerant=tolerant)) as lots:
         for lot in lots:
             if isinstance(lot, Corruption):
                 if lot.start <= start:
@@ -115,14 +118,17 @@ def _lots(
     store: ObjectStore,
     part: ReadRange,
     aborted: Sequence[AbortedTransaction],
+    erased: ErasedOffsets,
     *,
     tolerant: bool,
 ) -> Generator[pa.RecordBatch | Corruption, None, None]:
     """Yield the rows of a range in small lots, and with `tolerant` what no copy holds intact."""
     if tolerant:
-        yield from read_intact_rows(store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, limit=_LIMIT)
+        yield from read_intact_rows(
+            store, [part], _COLUMNS, aborted, erased=erased, max_rows=_LOT_ROWS, limit=MOST_DECODED
+        )
     else:
-        yield from read_ranges(store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, limit=_LIMIT)
+        yield from read_ranges(store, [part], _COLUMNS, aborted, erased=erased, max_rows=_LOT_ROWS, limit=MOST_DECODED)
 
 
 def _rows(lot: pa.RecordBatch) -> Iterable[Row]:

@@ -135,7 +135,7 @@ def _search(partition: Partition, snapshot: Snapshot, end: int, timestamp: int) 
         greatest = greatest_time(partition.store, snapshot.view)
         return None if greatest is None or greatest[1] >= end else (greatest[1], greatest[0])
     view = replace(snapshot.view, end=end)
-    search = search_for(partition.store, timestamp, counts_markers=True)
+    search = search_for(partition.store, timestamp, erased=view.erased, counts_markers=True)
     offset = first_offset_at(view, search, after_hole=False, least=timestamp)
     if offset is None:
         return None

@@ -2,6 +2,7 @@
 
 from math import inf
 
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
@@ -22,7 +23,7 @@ def time_at(store: ObjectStore, view: PartitionView, offset: int) -> int | None:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading the segment.
     """
     markers = MarkerTimes()
-    reader = SegmentReader(store, _TIMES_ALONE, max_rows=1, summary=markers)
+    reader = SegmentReader(store, _TIMES_ALONE, erased=view.erased, max_rows=1, summary=markers)
     for step in view.plan(offset, offset + 1):
         if not isinstance(step, ReadRange):
             continue
@@ -51,7 +52,7 @@ def greatest_time(store: ObjectStore, view: PartitionView) -> tuple[int, int] | 
     for bound, step in sorted(((_bound(each), each) for each in ranges), key=lambda each: (-each[0], each[1].start)):
         if best is not None and (bound < best[0] or (bound == best[0] and step.start > best[1])):
             continue
-        found = _greatest_of(store, step, bound)
+        found = _greatest_of(store, step, view.erased, bound)
         best = best if found is None else _greater(best, found)
     return best
 
@@ -67,15 +68,15 @@ def _bound(step: ReadRange) -> float:
     return found
 
 
-def _greatest_of(store: ObjectStore, step: ReadRange, bound: float) -> tuple[int, int] | None:
+def _greatest_of(store: ObjectStore, step: ReadRange, erased: ErasedOffsets, bound: float) -> tuple[int, int] | None:
     if bound == -inf:
         return None
     if bound < inf:  # nearly always the range has it, and the `.timeindex` leads to it
-        _, offset = search_for(store, int(bound), counts_markers=True)(step, False)
+        _, offset = search_for(store, int(bound), erased=erased, counts_markers=True)(step, False)
         if offset is not None:
             return int(bound), offset
     markers = MarkerTimes()
-    reader = SegmentReader(store, _TIMES_ALONE, summary=markers)
+    reader = SegmentReader(store, _TIMES_ALONE, erased=erased, summary=markers)
     best: tuple[int, int] | None = None
     for copy in step.copies:
         for columns in reader.read(copy, step.start, step.end, before=step.before):

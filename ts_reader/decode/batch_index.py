@@ -20,12 +20,13 @@ _BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
 _HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.TIMESTAMP_TYPE)
 _RECORD_COUNT, _HIDDEN = int(Column.RECORD_COUNT), int(Column.HIDDEN)
+_LEADER_EPOCH, _ERASED = int(Column.LEADER_EPOCH), int(Column.ERASED)
 
 _field = framing.batch_field_position
 _AT_LENGTH, _AT_MAGIC, _AT_CRC, _AT_ATTRIBUTES = _field("length"), _field("magic"), _field("crc"), _field("attributes")
 _AT_DELTA, _AT_COUNT = _field("last_offset_delta"), _field("record_count")
 _AT_BASE_TIMESTAMP, _AT_MAX_TIMESTAMP = _field("base_timestamp"), _field("max_timestamp")
-_AT_PRODUCER_ID = _field("producer_id")
+_AT_PRODUCER_ID, _AT_LEADER_EPOCH = _field("producer_id"), _field("leader_epoch")
 _HEADER_SIZE, _LENGTH_END = framing.HEADER_SIZE, framing.LENGTH_END
 _CODEC_MASK, _TIMESTAMP_TYPE_MASK = framing.CODEC_MASK, framing.TIMESTAMP_TYPE_MASK
 _CONTROL_MASK, _TRANSACTIONAL_MASK = framing.CONTROL_MASK, framing.TRANSACTIONAL_MASK
@@ -116,6 +117,8 @@ def index_batches(
         row[_MAX_TIMESTAMP] = int64_at(data, position + _AT_MAX_TIMESTAMP)
         row[_HAS_ONE_TIMESTAMP] = row[_TIMESTAMP_TYPE] = 1 if attributes & _TIMESTAMP_TYPE_MASK else 0
         row[_RECORD_COUNT] = records
+        row[_LEADER_EPOCH] = int32_at(data, position + _AT_LEADER_EPOCH)
+        row[_ERASED] = 0
         count += 1
         position += size
         if last_offset >= end_offset - 1:

@@ -6,7 +6,8 @@ decoded, and its caller adds their records. A header of magic 2 does not suffice
 - the number of records, if a bound of the range cuts the batch and compaction removed some of its records;
 - the first offset, if compaction removed records of the first batch; for the last one see `sparse`;
 - the greatest timestamp, if a bound cuts the batch;
-- the least timestamp, unless the batch has one record, or the broker's time.
+- the least timestamp, unless the batch has one record, or the broker's time;
+- anything, if one of its records can be erased.
 
 A broker computes the greatest timestamp of a batch from its records, and so does the log cleaner for those that it
 keeps. Messages of magic 0 and 1 are always decoded.
@@ -29,7 +30,7 @@ from ts_reader.decode.kernel_arrays import Column
 from ts_reader.decode.kernel_source import Int64Rows, Int64s
 
 _CODEC, _MAGIC, _COUNT = int(Column.CODEC), int(Column.MAGIC), int(Column.RECORD_COUNT)
-_HIDDEN, _RECORDS_BASE = int(Column.HIDDEN), int(Column.RECORDS_BASE)
+_HIDDEN, _RECORDS_BASE, _ERASED = int(Column.HIDDEN), int(Column.RECORDS_BASE), int(Column.ERASED)
 _BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
 _MAX_TIMESTAMP, _HAS_ONE_TIMESTAMP = int(Column.MAX_TIMESTAMP), int(Column.HAS_ONE_TIMESTAMP)
 _LOWEST: Final = -(1 << 63)
@@ -152,7 +153,7 @@ def _take(
             is_known = False
         if want_offsets and not (is_full or sums[_BEGUN]):
             is_known = False
-        if (want_least and not has_one_time) or not row[_CODEC]:
+        if (want_least and not has_one_time) or not row[_CODEC] or row[_ERASED]:
             is_known = False
         if is_known:
             sums[_ROWS] += high - low + 1 if is_full else count

@@ -26,6 +26,8 @@ class Column(IntEnum):
     TIMESTAMP_TYPE = 13
     RECORD_COUNT = 14
     HIDDEN = 15  # whether its records are checked and not shown: a control batch
+    LEADER_EPOCH = 16
+    ERASED = 17  # whether some of its records can be erased
 
 
 class CursorField(IntEnum):

@@ -41,7 +41,7 @@ _AT_LENGTH, _AT_CRC, _AT_MAGIC, _AT_ATTRIBUTES, _AT_TIMESTAMP = (
 )
 _CODEC_MASK, _TIMESTAMP_TYPE_MASK = framing.CODEC_MASK, framing.TIMESTAMP_TYPE_MASK
 _KIND_MASK: Final = _CODEC_MASK | _TIMESTAMP_TYPE_MASK
-_NO_TIMESTAMP, _NO_TIMESTAMP_TYPE = framing.NO_TIMESTAMP, -1
+_NO_TIMESTAMP, _NO_TIMESTAMP_TYPE, _NO_EPOCH = framing.NO_TIMESTAMP, -1, framing.NO_EPOCH
 _INT64_MASK: Final = (1 << 64) - 1
 
 _POSITION, _END, _CRC, _CODEC = (int(c) for c in (Column.POSITION, Column.END, Column.CRC, Column.CODEC))
@@ -51,6 +51,7 @@ _RECORDS_BASE, _RECORD_COUNT = int(Column.RECORDS_BASE), int(Column.RECORD_COUNT
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
 _HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.TIMESTAMP_TYPE)
 _HIDDEN: Final = int(Column.HIDDEN)
+_LEADER_EPOCH, _ERASED = int(Column.LEADER_EPOCH), int(Column.ERASED)
 
 
 @kernel
@@ -157,7 +158,8 @@ def index_messages(
         row[_MAGIC] = magic
         row[_BASE_OFFSET] = offset
         row[_LAST_OFFSET] = last_offset
-        row[_RECORDS_BASE] = row[_BASE_TIMESTAMP] = row[_HIDDEN] = 0
+        row[_RECORDS_BASE] = row[_BASE_TIMESTAMP] = row[_HIDDEN] = row[_ERASED] = 0
+        row[_LEADER_EPOCH] = _NO_EPOCH
         row[_MAX_TIMESTAMP] = int64_at(data, start + _AT_TIMESTAMP) if magic == 1 else _NO_TIMESTAMP
         is_append_time = 1 if magic == 1 and attributes & _TIMESTAMP_TYPE_MASK else 0
         row[_HAS_ONE_TIMESTAMP] = is_append_time if codec else 0

@@ -37,8 +37,8 @@ _CODEC, _MAGIC, _RECORDS_BASE = int(Column.CODEC), int(Column.MAGIC), int(Column
 _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
 _HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.TIMESTAMP_TYPE)
-_LAST_OFFSET, _RECORD_COUNT = int(Column.LAST_OFFSET), int(Column.RECORD_COUNT)
-_BASE_OFFSET, _HIDDEN = int(Column.BASE_OFFSET), int(Column.HIDDEN)
+_LAST_OFFSET, _RECORD_COUNT, _ERASED = int(Column.LAST_OFFSET), int(Column.RECORD_COUNT), int(Column.ERASED)
+_BASE_OFFSET, _HIDDEN, _LEADER_EPOCH = int(Column.BASE_OFFSET), int(Column.HIDDEN), int(Column.LEADER_EPOCH)
 
 _S = {member.name: int(member) for member in CursorField}
 _S_BATCH, _S_RECORD, _S_POSITION, _S_LAST_OFFSET = _S["BATCH"], _S["RECORD"], _S["POSITION"], _S["LAST_OFFSET"]
@@ -101,11 +101,38 @@ def _varint(data: Bytes, position: int, end: int) -> Any:
     return np.int64(0), np.int64(_OVERRUN)
 
 
+@inlined
+def first_run(erased: Int64Rows, offset: int) -> int:
+    """Return the number of the first run of erased offsets that ends above an offset; their number without one."""
+    low, high = 0, len(erased)
+    while low < high:
+        middle = (low + high) // 2
+        if erased[middle, 1] <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def mark_erased(table: Int64Rows, erased: Int64Rows) -> None:
+    """Mark the batches that can have an erased record, by their headers; `erased` as of `decode_records`."""
+    for number in range(len(table)):
+        row = table[number]
+        run = first_run(erased, row[_BASE_OFFSET])
+        while run < len(erased) and erased[run, 0] <= row[_LAST_OFFSET]:
+            if row[_LEADER_EPOCH] <= erased[run, 2]:
+                row[_ERASED] = 1
+                break
+            run += 1
+
+
 @kernel
 def decode_records(
     source: Bytes,
     decompressed: Bytes,
     table: Int64Rows,
+    erased: Int64Rows,
     stop: int,
     state: Int64s,
     offsets: Int64s,
@@ -128,6 +155,9 @@ def decode_records(
 
     Records outside [NEXT_OFFSET, END_OFFSET) are checked and skipped, and unwanted fields are not copied. The caller
     passes validity bitmaps of ones. With a negative status the cursor is at the damaged record.
+
+    A record in one of the runs of `erased` is skipped like a marker, unless its batch has a higher leader epoch. Its
+    rows are (first offset, offset after the last, epoch), ascending and disjoint.
     """
     rows = state[_S_ROWS]
     key_end, value_end = state[_S_KEY_BYTES], state[_S_VALUE_BYTES]
@@ -136,6 +166,7 @@ def decode_records(
     want_key, want_value, want_headers = state[_S_WANT_KEY] != 0, state[_S_WANT_VALUE] != 0, state[_S_WANT_HEADERS] != 0
     max_rows, max_bytes = state[_S_MAX_ROWS], state[_S_MAX_BYTES]
     status = _DONE
+    run = first_run(erased, following) if len(erased) else 0  # the first one that ends above the record
     batch = state[_S_BATCH]
     while batch < stop:
         codec = table[batch, _CODEC]
@@ -155,6 +186,7 @@ def decode_records(
         if record == 0:
             position, last = table[batch, _DATA_START], (base_offset if magic == 2 else 0) - 1
         contradicted = magic == 2 and table[batch, _BASE_OFFSET] != base_offset
+        leader_epoch = table[batch, _LEADER_EPOCH]
         while record < count:
             header_count = 0
             if magic == 2:
@@ -228,7 +260,10 @@ def decode_records(
                         break
                 timestamp = int64_at(data, position + _MESSAGE_TIMESTAMP) if own_magic else _NO_TIMESTAMP
                 first_header = after
-            if is_hidden or offset >= end_offset:
+            while run < len(erased) and erased[run, 1] <= offset:  # records are shown in the order of offsets
+                run += 1
+            is_erased = run < len(erased) and erased[run, 0] <= offset and leader_epoch <= erased[run, 2]
+            if is_hidden or is_erased or offset >= end_offset:
                 following = offset + 1
                 record, position, last = record + 1, after, offset
                 continue

@@ -47,7 +47,7 @@ from ts_reader.decode.compiled import given
 from ts_reader.decode.kernel_arrays import TABLE_WIDTH, Column, CursorField, DecodeStatus
 from ts_reader.decode.kernel_source import Bytes, Int64Rows
 from ts_reader.decode.legacy import damage, index_messages, open_set, wrapped
-from ts_reader.decode.records import decode_records
+from ts_reader.decode.records import decode_records, mark_erased
 
 MAX_ROWS: Final = 32_768  # the fastest size for Spark (docs: Arrow batches)
 MAX_BYTES: Final = 16 << 20  # of keys, values and headers in one RecordColumns; a larger record is alone in one
@@ -101,6 +101,7 @@ class SegmentDecoder:
         limit: BatchLimit = DEFAULT_LIMIT,
         pool: BufferPool | None = None,
         aborted: Iterable[AbortedTransaction] = (),
+        erased: Iterable[tuple[int, int, int]] = (),
         summary: BatchObserver | None = None,
         contradicted: bool = False,
     ) -> None:
@@ -116,6 +117,8 @@ class SegmentDecoder:
             limit: of the memory that one batch may use.
             pool: buffers of the same projection, `max_rows` and `max_bytes`, to share among decoders in one thread.
             aborted: transactions whose records are left out.
+            erased: runs (first offset, offset after the last, leader epoch), ascending: their records are left out,
+                except those of batches with a higher leader epoch.
             summary: receives the batches that headers describe; their records are not yielded.
             contradicted: whether records can have other offsets than their headers. Then no header lets a batch
                 be skipped or describes it, and batches of magic 2 are read to the last.
@@ -128,6 +131,9 @@ class SegmentDecoder:
         self._end_of_stream = _UNBOUNDED if size is None else first_position + size
         rows = sorted((entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted)
         self._aborted: Int64Rows = given(np.array(rows, np.int64).reshape(-1, 3))
+        runs = np.array([*erased], np.int64).reshape(-1, 3)
+        self._erased: Int64Rows = given(runs)
+        self._has_erased = bool(len(runs))
         self._summary = None if contradicted and isinstance(summary, BatchSummary) else summary
         self._wanted_from = _LOWEST if contradicted else start_offset
         self._wanted_until = MAX_OFFSET if contradicted else end_offset
@@ -305,6 +311,8 @@ class SegmentDecoder:
         """Check, decompress and decode the batches of the table."""
         scratch, cells, most = self._scratch, self._cells, self._limit.most
         if self._summary is not None:
+            if self._has_erased:
+                mark_erased(self._table[:count], self._erased)
             following = int(self._state[CursorField.NEXT_OFFSET])
             self._summary.take(self._table[:count], self._start_offset, self._end_offset, following)
         scratch.clear()
@@ -357,7 +365,7 @@ class SegmentDecoder:
         while state[CursorField.BATCH] < stop:
             buffers = self._buffers = self._buffers or self._pool.take()
             status = decode_records(
-                data, self._scratch.given, self._given_table, stop, self._given_state, *buffers.given
+                data, self._scratch.given, self._given_table, self._erased, stop, self._given_state, *buffers.given
             )
             if status == DecodeStatus.NO_ROOM:
                 index = int(state[CursorField.BATCH])

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.partition_view import PartitionView
 from ts_common.errors import BatchTooLarge, CorruptData, ObjectFrozen, ObjectNotFound
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -41,6 +42,9 @@ _PENDING: Final = 1 << 20
 _NOTHING: Final[Int64s] = np.empty(0, np.int64)
 _KEYS: Final = Projection(key=True, value=False, headers=False)
 
+# A copy that an index can have, its identity, and the erased offsets in it, whose keys an index must not have.
+Lacking = tuple[Identity, SegmentCopy, ErasedOffsets]
+
 
 @dataclass(slots=True)
 class Built:
@@ -68,21 +72,21 @@ class Built:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def lacking(view: PartitionView, runs: Sequence[Run]) -> Iterator[tuple[Identity, SegmentCopy]]:
-    """Yield the copies in the view's own directory that an index can have, and does not, each with its identity."""
+def lacking(view: PartitionView, runs: Sequence[Run]) -> Iterator[Lacking]:
+    """Yield the copies in the view's own directory that an index can have, and does not."""
     known: set[Identity] = set().union(*(run.entries for run in runs))
     for copy in view.copies:
         identity = identity_of(copy)
         if identity is None or identity in known or copy.keys != view.keys or copy.segment.is_frozen:
             continue
         if is_indexable(copy):
-            yield identity, copy
+            yield identity, copy, view.erased.between(copy.base, copy.end)
 
 
 def build(
     store: ObjectStore,
     prefix: str,
-    copies: Iterable[tuple[Identity, SegmentCopy]],
+    copies: Iterable[Lacking],
     *,
     most_share: float = MOST_SHARE,
     limit: BatchLimit = DEFAULT_LIMIT,
@@ -99,7 +103,7 @@ def build(
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: from the store. Runs that were finished stay.
     """
-    built, reader = Built(), SegmentReader(store, _KEYS, limit=limit)
+    built, reader = Built(), SegmentReader(store, _KEYS, erased=NOTHING_ERASED, limit=limit)
     entries: list[tuple[Identity, Entry]] = []
     pairs: list[Pairs] = []
 
@@ -111,9 +115,10 @@ def build(
             entries.clear()
             pairs.clear()
 
-    for identity, copy in copies:
+    for identity, copy, erased in copies:
+        one = SegmentReader(store, _KEYS, erased=erased, limit=limit) if erased else reader
         try:
-            entry, found = _read(reader, copy, len(entries), most_share)
+            entry, found = _read(one, copy, len(entries), most_share)
         except (CorruptData, BatchTooLarge, ObjectNotFound, ObjectFrozen) as error:
             built.unread.append(str(error))
             continue

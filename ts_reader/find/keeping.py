@@ -8,18 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog
-from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.view import open_view
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ObjectStore
-from ts_reader.find.building import Built, lacking
+from ts_reader.find.building import Built, Lacking, lacking
 from ts_reader.find.lookup import read_runs
 from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable
-from ts_reader.find.rules import Identity, identity_of
+from ts_reader.find.rules import identity_of
 from ts_reader.reading.parallel import in_threads
 
 # Adds segments to the index with a prefix of keys, as `ts_reader.find.building.build`.
-Build = Callable[[str, Sequence[tuple[Identity, SegmentCopy]]], Built]
+Build = Callable[[str, Sequence[Lacking]], Built]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.former_places import MOST_PLACES, read_with_former
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
@@ -136,6 +137,7 @@ class Observer:
         self._keys = query.keys
         self._copies: dict[str, dict[StoredSegment, SegmentCopy]] = {}  # by a partition's prefix
         self._sealed: dict[str, tuple[SealedObject, ...]] = {}  # the same
+        self._erased: dict[str, tuple[int, ErasedOffsets]] = {}  # the same, with the next offset then
         self._damaged: list[str] = []
         self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # the same, with the commit's ETag
         self._losses: dict[str, tuple[float, Loss | None]] = {}  # the same, with the monotonic time of the listing
@@ -288,8 +290,13 @@ class Observer:
         return in_threads(lambda each: self._open(each, tails), catalogs)
 
     def tail_view(self, keys: PartitionKeys, start: int) -> PartitionView | None:
-        """Return the view of a live tail alone, without a request; None if it does not suffice from an offset on."""
-        return self._live.view(keys, start)
+        """Return the view of a live tail alone, without a request; None if it does not suffice from an offset on.
+
+        Lists of erased offsets are listed with the segments, so after each commit a whole view is opened first.
+        """
+        view = self._live.view(keys, start)
+        listed_at, erased = self._erased.get(keys.prefix, (-1, NOTHING_ERASED))
+        return None if view is None or listed_at < view.start else replace(view, erased=erased)
 
     def take_damaged(self) -> list[str]:
         """Return a sentence for each segment that a tolerant query left out since the last call."""
@@ -306,6 +313,7 @@ class Observer:
         view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN), damaged, tails)
         self._copies[prefix] = {copy.segment: copy for copy in (*listed_of(view.copies), *listed_of(view.retired))}
         self._sealed[prefix] = view.sealed
+        self._erased[prefix] = view.closed_end, view.erased
         return view
 
     def _listed(self, name: str, listed: TopicDirectories, wanted: Iterable[int] | None) -> _Listed:

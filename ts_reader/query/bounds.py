@@ -156,7 +156,9 @@ def first_offset_of(
     from ts_reader.reading.first_offset import first_offset_at, search_for, tolerant_search  # noqa: PLC0415
 
     if query.tolerance.fails:
-        search = search_for(store, milliseconds, way_out=query.wording.despite_corruption, limit=query.limit)
+        search = search_for(
+            store, milliseconds, erased=view.erased, way_out=query.wording.despite_corruption, limit=query.limit
+        )
     else:
         search = tolerant_search(store, view, milliseconds, limit=query.limit)
     return first_offset_at(view, search, after_hole=after_hole, least=milliseconds)

@@ -117,7 +117,7 @@ def _plan_partition(
     if (loss := loss_of(view)) is not None:
         none = Bounds(view.start, view.start)
         asked = reads_anything(view, query) and filters.windows(view.start, BEYOND)
-        return PartitionPlan(view, none, PartitionRanges((), ()), (loss,) if asked else ())
+        return PartitionPlan(view, none, PartitionRanges((), erased=view.erased), (loss,) if asked else ())
     bounds = find_bounds(store, _shown(store, view, query), query)
     windows = filters.windows(bounds.start, bounds.end)
     hidden = Hidden()
@@ -135,7 +135,7 @@ def _plan_partition(
     if not query.tolerance.fails:
         ranges = tuple(view.with_spares(ranges))
     aborted = apart((*hidden.transactions, *hidden_by_cut)) if hidden_by_cut else hidden.transactions
-    return PartitionPlan(view, bounds, PartitionRanges(ranges, aborted), losses)
+    return PartitionPlan(view, bounds, PartitionRanges(ranges, aborted, erased=view.erased), losses)
 
 
 def _with_keys(parts: Sequence[Part], found: Iterable[Window]) -> Iterator[Part]:

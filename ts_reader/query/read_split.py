@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import ObjectFrozen
 from ts_common.store.contract import ObjectStore
@@ -78,6 +79,7 @@ def _rows_of(store: ObjectStore, split: Split, names: Sequence[str], memory: Mem
                 split.ranges,
                 wanted,
                 split.aborted,
+                erased=split.erased,
                 way_out=split.way_out,
                 limit=split.limit,
                 memory=memory,
@@ -100,6 +102,7 @@ def _reader(store: ObjectStore, split: Split) -> Read:
                     ranges,
                     wanted,
                     split.aborted,
+                    erased=split.erased,
                     way_out=split.way_out,
                     limit=split.limit,
                     scan=split.scan,
@@ -107,7 +110,14 @@ def _reader(store: ObjectStore, split: Split) -> Read:
                 )
                 return
             found = read_intact_rows(
-                store, ranges, wanted, split.aborted, silent=again, limit=split.limit, scan=split.scan
+                store,
+                ranges,
+                wanted,
+                split.aborted,
+                erased=split.erased,
+                silent=again,
+                limit=split.limit,
+                scan=split.scan,
             )
             yield from (rows for rows in found if isinstance(rows, pa.RecordBatch))
 
@@ -122,13 +132,15 @@ def _read_tolerantly(store: ObjectStore, split: Split, names: Sequence[str]) -> 
     place = next((place for place, name in enumerate(names) if name == column), None)
 
     def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch | Corruption]:
-        return read_intact_rows(store, split.ranges, wanted, split.aborted, limit=split.limit, scan=split.scan)
+        return read_intact_rows(
+            store, split.ranges, wanted, split.aborted, erased=split.erased, limit=split.limit, scan=split.scan
+        )
 
     for found in _shown(split, plain, read_rows):
         if isinstance(found, pa.RecordBatch):
             yield found if place is None else _with(found, place, names, pa.nulls(found.num_rows, pa.binary()))
         elif place is not None:
-            raw = pa.array([_raw(store, found)], pa.binary())
+            raw = pa.array([_raw(store, found, split.erased)], pa.binary())
             yield _with(_blank(found, plain), place, names, raw)
 
 
@@ -146,8 +158,13 @@ def _with(rows: pa.RecordBatch, place: int, names: Sequence[str], column: pa.Arr
     return pa.RecordBatch.from_arrays([*rows.columns[:place], column, *rows.columns[place:]], names=list(names))
 
 
-def _raw(store: ObjectStore, found: Corruption) -> bytes:
-    """Return the bytes of a corrupt place; empty if the object ends before it."""
+def _raw(store: ObjectStore, found: Corruption, erased: ErasedOffsets) -> bytes:
+    """Return the bytes of a corrupt place; empty if the object ends before it, or can have an erased record there.
+
+    A damaged header does not give the offsets of its records, so each erased offset of the copy counts.
+    """
+    if erased.meets(min(found.start, found.copy.base), max(found.end, found.copy.end)):
+        return b""
     end = min(found.end_position, found.position + RAW_BYTES)
     return found.copy.read(store, found.position, end) if end > found.position else b""
 
@@ -234,7 +251,14 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
                 summary.add(columns.offsets, columns.timestamps)
         else:
             for rows in read_ranges(
-                store, [part], _COLUMNS, split.aborted, way_out=split.way_out, limit=split.limit, scan=split.scan
+                store,
+                [part],
+                _COLUMNS,
+                split.aborted,
+                erased=split.erased,
+                way_out=split.way_out,
+                limit=split.limit,
+                scan=split.scan,
             ):
                 totals.add(_of_rows(rows))
     if summary.rows:
@@ -246,7 +270,14 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
 
 def _summarizer(store: ObjectStore, split: Split, summary: BatchSummary | None = None) -> SegmentReader:
     return SegmentReader(
-        store, _NO_FIELDS, split.aborted, way_out=split.way_out, limit=split.limit, summary=summary, scan=split.scan
+        store,
+        _NO_FIELDS,
+        split.aborted,
+        erased=split.erased,
+        way_out=split.way_out,
+        limit=split.limit,
+        summary=summary,
+        scan=split.scan,
     )
 
 

@@ -12,10 +12,11 @@ is not read either (reading rule 11).
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate, chain, starmap
 from typing import Final
 
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.sealed_ranges import Part, SealedRun, as_ranges, parts_of
 from ts_common.archive.small_objects import read_index
@@ -47,6 +48,7 @@ class Split:
         ends_at_damage: whether a damaged entry of the live tail ends the rows before it, with a warning: the query has
             no end of its own.
         key_equals: as of `ts_reader.query.query.Query`.
+        erased: offsets whose records are left out: all that the objects of the ranges can contain.
     """
 
     location: str
@@ -61,6 +63,7 @@ class Split:
     scan: str = field(default="", compare=False)
     ends_at_damage: bool = False
     key_equals: frozenset[bytes] | None = None
+    erased: ErasedOffsets = NOTHING_ERASED
 
 
 def bytes_of(part: ReadRange) -> int:
@@ -93,10 +96,12 @@ def gets_of(parts: Iterable[ReadRange]) -> dict[str | None, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRanges:
-    """What to read of one partition: ranges in order, and the transactions whose records are left out."""
+    """What to read of one partition: ranges in order, and the transactions and offsets whose records are left out."""
 
     ranges: Sequence[ReadRange]
     aborted: tuple[AbortedTransaction, ...] = ()
+    _: KW_ONLY
+    erased: ErasedOffsets
 
 
 def make_splits(
@@ -133,7 +138,13 @@ def make_splits(
                 yield piece, size if piece is part else bytes_of(piece)
 
     return tuple(
-        Split(store.location, as_ranges(packed), reaching(packed, partition.aborted), tolerance)
+        Split(
+            store.location,
+            as_ranges(packed),
+            reaching(packed, partition.aborted),
+            tolerance,
+            erased=_erased_in(packed, partition.erased),
+        )
         for partition, parts in zip(partitions, weighed, strict=True)
         for packed in _pack(chain.from_iterable(starmap(pieces, parts)), packed_limit, limits.most_offsets)
     )
@@ -159,7 +170,7 @@ def whole_partitions(
 ) -> tuple[Split, ...]:
     """Return one split for each partition with ranges, for the newest record of each key."""
     return tuple(
-        Split(store.location, partition.ranges, partition.aborted, tolerance, View.LATEST)
+        Split(store.location, partition.ranges, partition.aborted, tolerance, View.LATEST, erased=partition.erased)
         for partition in partitions
         if partition.ranges
     )
@@ -242,6 +253,24 @@ def _pack(pieces: Iterable[tuple[Part, int]], limit: int, most_offsets: int | No
 
 def _is_tail(part: Part) -> bool:
     return isinstance(part, ReadRange) and part.is_tail
+
+
+def _erased_in(parts: Sequence[Part], erased: ErasedOffsets) -> ErasedOffsets:
+    """Return the erased offsets that the objects of some parts can contain, also outside of the parts.
+
+    A damaged object has a row with its raw bytes, and a damaged place can be larger than a part.
+    """
+    if not erased:
+        return erased
+    start, end = parts[0].start, parts[-1].end
+    for part in parts:
+        if isinstance(part, ReadRange):
+            copies = (*part.copies, *(copy for spare in part.spares for copy in spare.copies))
+            start, end = min(start, *(each.base for each in copies)), max(end, *(each.end for each in copies))
+        else:
+            rows, columns = part.rows, part.sealed.columns
+            start, end = min(start, columns["base"][rows.start]), max(end, columns["end"][rows.stop - 1])
+    return erased.between(start, end)
 
 
 def reaching(ranges: Sequence[Part], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:

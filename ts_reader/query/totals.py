@@ -1,8 +1,8 @@
 """Number, offsets and timestamps of a query's rows, by partition, with as few bytes read as possible.
 
-The metadata of a segment suffices if the agent scanned all of it, if it has no control record, and if no aborted
-transaction reaches into it. Then `ts-records` is the number of its rows. If each offset has a record, the first and the
-last offset of a range are known too, and the number of rows of a part of the segment.
+The metadata of a segment suffices if the agent scanned all of it, if it has no control record and no erased offset, and
+if no aborted transaction reaches into it. Then `ts-records` is the number of its rows. If each offset has a record, the
+first and the last offset of a range are known too, and the number of rows of a part of the segment.
 
 Other ranges are read (`ts_reader.query.read_split.summarize_split`). What metadata has is not compared with the object.
 """
@@ -60,7 +60,8 @@ def known_totals(splits: Sequence[Split], detail: Detail) -> tuple[dict[TopicPar
     totals: dict[TopicPartition, Totals] = {}
     unread: dict[int, list[ReadRange]] = {}
     for places, whole, aborted in _joined(splits):
-        if (found := _by_metadata(whole, aborted, detail)) is not None:
+        has_erased = any(splits[place].erased.meets(part.start, part.end) for place, part in places)
+        if not has_erased and (found := _by_metadata(whole, aborted, detail)) is not None:
             totals.setdefault(whole.copies[0].keys.partition, Totals()).add(found)
             continue
         for place, part in places:

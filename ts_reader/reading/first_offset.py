@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.sealed_objects import ABSENT
@@ -112,6 +113,7 @@ def search_for(
     store: ObjectStore,
     milliseconds: int,
     *,
+    erased: ErasedOffsets,
     counts_markers: bool = False,
     way_out: str = "",
     limit: BatchLimit = DEFAULT_LIMIT,
@@ -120,12 +122,15 @@ def search_for(
 
     Args:
         milliseconds: since 1970.
+        erased: the view's.
         counts_markers: whether a match can be a transaction marker too, as for a broker.
         way_out: as of `SegmentReader`.
     """
     projection = Projection(key=False, value=False, headers=False)
     markers = MarkerTimes(milliseconds) if counts_markers else None
-    reader = SegmentReader(store, projection, max_rows=_NEAR_ROWS, way_out=way_out, limit=limit, summary=markers)
+    reader = SegmentReader(
+        store, projection, erased=erased, max_rows=_NEAR_ROWS, way_out=way_out, limit=limit, summary=markers
+    )
 
     def search_copy(
         part: ReadRange, copy: SegmentCopy, first_too: bool, known: int | None
@@ -175,7 +180,7 @@ def tolerant_search(
     def search(part: ReadRange, _: bool) -> tuple[int | None, int | None]:
         first: int | None = None
         for rows in read_intact_rows(
-            store, view.with_spares([part]), ("offset", MILLISECONDS), silent=True, limit=limit
+            store, view.with_spares([part]), ("offset", MILLISECONDS), erased=view.erased, silent=True, limit=limit
         ):
             if not isinstance(rows, pa.RecordBatch) or not rows.num_rows:
                 continue

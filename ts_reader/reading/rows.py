@@ -16,6 +16,7 @@ import pyarrow as pa
 import structlog
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
@@ -39,6 +40,7 @@ def read_ranges(
     names: Sequence[str],
     aborted: Sequence[AbortedTransaction] = (),
     *,
+    erased: ErasedOffsets,
     max_rows: int = MAX_ROWS,
     way_out: str = "",
     limit: BatchLimit = DEFAULT_LIMIT,
@@ -52,6 +54,7 @@ def read_ranges(
         ranges: in order.
         names: of columns, as in `ts_reader.decode.arrow`.
         aborted: transactions whose records are left out.
+        erased: offsets whose records are left out.
         max_rows: of one batch; fewer than a scan wants, if the caller may stop early.
         way_out: as of `SegmentReader`.
         memory: of the columns that are decoded; other columns are on the heap.
@@ -64,7 +67,15 @@ def read_ranges(
         StoreUnavailable, AccessDenied: from the store.
     """
     reader = SegmentReader(
-        store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit, memory=memory, scan=scan
+        store,
+        projection_of(names),
+        aborted,
+        erased=erased,
+        max_rows=max_rows,
+        way_out=way_out,
+        limit=limit,
+        memory=memory,
+        scan=scan,
     )
     for part in ranges:
         if not part.is_tail or not ends_at_damage:
@@ -85,6 +96,7 @@ def read_intact_rows(
     names: Sequence[str],
     aborted: Sequence[AbortedTransaction] = (),
     *,
+    erased: ErasedOffsets,
     silent: bool = False,
     max_rows: int = MAX_ROWS,
     limit: BatchLimit = DEFAULT_LIMIT,
@@ -97,6 +109,7 @@ def read_intact_rows(
         ranges: in order, each with its spare copies (`ts_common.archive.plan.with_spares`).
         names: of columns, as in `ts_reader.decode.arrow`.
         aborted: transactions whose records are left out.
+        erased: offsets whose records are left out.
         silent: whether another read of the same ranges has logged the damage already.
         max_rows: as in `read_ranges`.
         damage_map: of earlier reads of the same store, so that no object is checked again; None for a new one.
@@ -110,7 +123,14 @@ def read_intact_rows(
     """
     damage = DamageMap(store, silent=silent) if damage_map is None else damage_map
     reader = SegmentReader(
-        store, projection_of(names), aborted, max_rows=max_rows, limit=limit, damage_map=damage, scan=scan
+        store,
+        projection_of(names),
+        aborted,
+        erased=erased,
+        max_rows=max_rows,
+        limit=limit,
+        damage_map=damage,
+        scan=scan,
     )
     with_offset = _with_offset(names)
     for part in ranges:

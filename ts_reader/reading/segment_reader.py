@@ -17,6 +17,7 @@ import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.fetch import CHUNK_BYTES, one_ahead, translate_not_found
 from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
@@ -50,6 +51,7 @@ class SegmentReader:
 
     Args:
         aborted: transactions whose records are left out.
+        erased: offsets whose records are left out, as of `PartitionView.erased`.
         max_rows: of one result; fewer than a scan wants, if the caller may stop early.
         way_out: a sentence for the error of a corrupt object: how to read the rest.
         damage_map: of the copies; None if damage ends the read.
@@ -63,6 +65,7 @@ class SegmentReader:
         projection: Projection,
         aborted: Sequence[AbortedTransaction] = (),
         *,
+        erased: ErasedOffsets,
         max_rows: int = MAX_ROWS,
         way_out: str = "",
         limit: BatchLimit = DEFAULT_LIMIT,
@@ -77,6 +80,7 @@ class SegmentReader:
         self._store = store
         self._projection = projection
         self._aborted = aborted
+        self._erased = erased
         self._max_rows = max_rows
         self._way_out = way_out
         self._damage_map = damage_map
@@ -170,6 +174,7 @@ class SegmentReader:
             first_position=first_position,
             pool=self._pool,
             aborted=self._aborted,
+            erased=self._erased.between(start, end),
             limit=self._limit,
             summary=self._summary,
             contradicted=copy.contradicted,

@@ -113,7 +113,8 @@ def _claimed(
             if isinstance(part, Hole):
                 continue
             hidden = find_hidden(store, view, part.start, part.end).transactions if query.read_committed else ()
-            parts.append(PartitionRanges((part,), apart((*hidden, *withheld)) if withheld else hidden))
+            aborted = apart((*hidden, *withheld)) if withheld else hidden
+            parts.append(PartitionRanges((part,), aborted, erased=view.erased))
     return parts, skipped, notes
 
 

@@ -322,7 +322,7 @@ class Planner:
                 raise DataLoss(f"{view.partition}: offsets {part.start} to {part.end - 1} disappeared during the plan")
             parts.append(part)
         hidden = find_hidden(self.store, view, start, end).transactions if self._query.read_committed else ()
-        return PartitionRanges(as_ranges(parts), hidden)
+        return PartitionRanges(as_ranges(parts), hidden, erased=view.erased)
 
     def _work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
         former = {

@@ -50,7 +50,7 @@ def _first_living(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> in
     """Return the first offset of the stored run. A hole above it is shown: the loss can perhaps be repaired."""
     catalog = replace(read_snapshot(store, keys, (commit, None)), stored_log_start=None)
     damaged: list[str] = []
-    view = open_view(store, catalog, damaged=damaged)
+    view = open_view(store, catalog, damaged=damaged, shows_records=False)
     living = (step.start for step in view.plan(view.start, view.end) if isinstance(step, ReadRange))
     return view.start if damaged else next(living, commit.next_offset)
 

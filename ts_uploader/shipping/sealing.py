@@ -55,7 +55,7 @@ def seal(store: ObjectStore, keys: PartitionKeys, enough: int = ENOUGH, least: i
     commit = catalog.commit
     if not isinstance(commit, Commit) or commit.java is not None or catalog.log_start is None:
         return 0
-    view = open_view(store, catalog)
+    view = open_view(store, catalog, shows_records=False)
     copies = sorted((*listed_of(view.copies), *listed_of(view.retired)), key=lambda copy: copy.base)
     if _is_in_doubt(view, copies):
         return 0

@@ -42,9 +42,8 @@ from tsctl.scan_options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ts_common.archive.copies import SegmentCopy
     from ts_reader import Archive, FarTimes, Scan
-    from ts_reader.find.rules import Identity
+    from ts_reader.find.building import Lacking
     from ts_reader.query.bounds import Loss
 
 _MOST_KEYS: Final = 100_000
@@ -299,8 +298,8 @@ def _index(entry: HeldTopic, most_share: float, output: Output) -> dict[str, int
 
     store, topic = entry.store, entry.topic
 
-    def add(prefix: str, copies: "Sequence[tuple[Identity, SegmentCopy]]") -> Built:
-        total = sum(copy.segment.size for _, copy in copies)
+    def add(prefix: str, copies: "Sequence[Lacking]") -> Built:
+        total = sum(copy.segment.size for _, copy, _ in copies)
         with output.progress(topic.name, total, in_bytes=True) as advance:
             return build(store, prefix, copies, most_share=most_share, limit=batch_limit(), done=advance)
 

@@ -310,19 +310,37 @@ def _refuse(directory: Path, wanted: Sequence[Fetched]) -> None:
     """Check that nothing would be overwritten and that the disk has room, before anything is fetched.
 
     Raises:
-        OperatorError: a directory exists, or the disk is too small.
+        OperatorError: a directory exists, a segment contains erased offsets, or the disk is too small.
     """
     if directory.exists() and not directory.is_dir():
         raise OperatorError(f"{directory}: expected a directory, found a file")
     standing = [str(directory / str(one.view.partition)) for one in wanted]
     if standing := [path for path in standing if Path(path).exists()]:
         raise OperatorError(f"{', '.join(standing)}: already exists and is not overwritten; choose another directory")
+    for one in wanted:
+        _refuse_erased(one)
     above = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     needed, free = sum(copy.segment.size for one in wanted for copy in one.copies), shutil.disk_usage(above).free
     if needed > free:
         raise OperatorError(
             f"{directory}: the range needs {size(needed)}, and {size(free)} are free; narrow --from and --to"
         )
+
+
+def _refuse_erased(fetched: Fetched) -> None:
+    """Check that no segment contains erased offsets: files are copies of whole objects.
+
+    Raises:
+        OperatorError: a segment does.
+    """
+    view = fetched.view
+    for copy in fetched.copies:
+        if erased := view.erased.between(copy.base, copy.end):
+            raise OperatorError(
+                f"{view.partition}: {copy.key} contains {counted(erased.count, 'erased offset')}, the first is "
+                f"{erased.starts[0]}; files would have their records. Read the others with "
+                f"`tsctl cat {view.partition.topic} --partition {view.partition.partition}`, or narrow --from and --to"
+            )
 
 
 @contextmanager

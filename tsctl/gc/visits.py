@@ -97,7 +97,9 @@ def _read(work: Work, keys: PartitionKeys, rule: Rule | None) -> Partition | Non
     commit, log_start = _agreed(keys, commit, log_start)
     is_settled = _is_settled(keys, log_start.content, listed)
     copy = None if is_settled else work.read_copy(keys, log_start)
-    view = open_view(store, replace(catalog, commit=commit, commit_etag=etag, stored_log_start=log_start))
+    view = open_view(
+        store, replace(catalog, commit=commit, commit_etag=etag, stored_log_start=log_start), shows_records=False
+    )
     needed = None if rule is None else work.retention.needed(keys)
     floor = _floor(log_start, copy, view)
     # A floor that no copy proves is inferred from holes, and these can be repaired.

@@ -68,7 +68,7 @@ def cold_objects(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> l
 def _needed(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> Set[tuple[PartitionKeys, str]]:
     """Return the segments that readers of a range need, as the keys of their directory and the stem."""
     try:
-        view = open_view(store, catalog)
+        view = open_view(store, catalog, shows_records=False)
     except ObjectFrozen:  # of a Java uploader: only its bytes have its end, so the listing decides
         return {(catalog.keys, segment.name.stem) for segment in _listed(catalog.committed, span)}
     return {(copy.keys, copy.segment.name.stem) for part in ranges_of(view, span) for copy in part.copies}

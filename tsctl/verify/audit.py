@@ -246,7 +246,7 @@ def compare_records(
 
 def _stored(store: ObjectStore, keys: PartitionKeys, start: int, end: int) -> Digests:
     """Yield each record that readers return, once and in order; skip holes."""
-    view = open_view(store, list_partition(store, keys).catalog)
+    view = open_view(store, list_partition(store, keys).catalog, shows_records=False)
     for step in view.plan(start, end):
         if isinstance(step, ReadRange):
             copies = [digests(store, copy, step.start, step.end) for copy in step.copies]

@@ -34,7 +34,7 @@ def check_former_places(
         return None, found
     try:
         former = former_places(store, catalog)
-        view = open_view(store, replace(catalog, segments=tuple(copies), former=former), copies)
+        view = open_view(store, replace(catalog, segments=tuple(copies), former=former), copies, shows_records=False)
     except CorruptData as error:
         return None, [Finding(FORMER_PLACE_DAMAGED, where, str(error), record)]
     for place in former:

@@ -90,7 +90,7 @@ def check_partition(
     """
     catalog = listing.catalog
     copies = {segment: result.copy for segment, result in checked.items() if result.copy is not None}
-    view = open_view(store, replace(catalog, segments=tuple(copies)), copies)
+    view = open_view(store, replace(catalog, segments=tuple(copies)), copies, shows_records=False)
     former_start, former_findings = check_former_places(store, catalog, copies, where)
     overlaps = list(overlaps_of(view))
     replaced = _replaced(view)

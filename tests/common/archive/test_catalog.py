@@ -21,10 +21,11 @@ from ts_common.archive.catalog import (
 )
 from ts_common.archive.commit import Commit, ForeignCommit, Lineage, LogStart, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.erased_list import ListedErased
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
-from ts_common.errors import LineageUnsettled, NewerFormat
+from ts_common.errors import LineageUnsettled
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
@@ -178,18 +179,15 @@ def test_a_log_start_is_read_by_its_key_with_the_time_of_the_store(archive: Made
     assert (found.content, found.etag, found.modified) == (copy, info.etag, int(info.modified * 1000))
 
 
-@pytest.mark.parametrize("erased", ["listed", "named"])
-def test_readers_refuse_a_partition_with_erased_records(archive: MadeArchive, erased: str) -> None:
-    """This release would show them. An agent reads the partition, and carries the number over."""
+def test_the_catalog_has_the_greatest_listed_list_of_erased_offsets(archive: MadeArchive) -> None:
+    """By number; other objects below `erased/` are no lists."""
     archive.put_segment("t", 0, batches((0, 10)))
     archive.commit("t", 10)
-    if erased == "listed":
-        archive.store.put(KEYS.prefix + "erased/1.bin", b"TSER")
-    else:
-        archive.store.put(KEYS.log_start, LogStart(0, erased=1, written_by="erase-1").encode())
-    with pytest.raises(NewerFormat, match="t-0: a later release erased records there"):
-        read_catalog(archive.store, KEYS)
-    assert len(read_snapshot(archive.store, KEYS).segments) == 1
+    assert read_catalog(archive.store, KEYS).listed_erased is None
+    for name in ("9.bin", "10.bin", "11.bin.bak", "x"):
+        archive.store.put(KEYS.erased + name, b"")
+    etag = archive.store.head(KEYS.erased + "10.bin").etag
+    assert read_catalog(archive.store, KEYS).listed_erased == ListedErased(10, etag)
 
 
 def test_a_listing_alone_is_a_catalog_without_commit_and_log_start(archive: MadeArchive) -> None:

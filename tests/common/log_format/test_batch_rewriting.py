@@ -100,7 +100,7 @@ def test_a_delete_horizon_stays_unless_no_record_does() -> None:
 
 
 def test_a_control_batch_is_never_changed() -> None:
-    """Without its marker, a reader cannot find whether a transaction was aborted."""
+    """Without its marker, readers find no end of its transaction."""
     marker = batch(5, [record(0, b"\0\0\0\0", b"\0" * 6)], attributes=CONTROL | TRANSACTIONAL, producer_id=1)
     assert without_records(marker, {0}, ReusedCodecs()) == marker
 

@@ -39,7 +39,9 @@ def rewritten(
 ) -> Iterator[Rewritten]:
     """Yield what a client gets that fetches `[start, end)` of a range step by step."""
     while start < end:
-        found = rewrite(archive.store, part, start, end, view.epochs, **{"max_bytes": 1 << 30, **options})
+        found = rewrite(
+            archive.store, part, start, end, view.epochs, erased=view.erased, **{"max_bytes": 1 << 30, **options}
+        )
         headers = headers_of(found.data)
         assert [header.base_offset for header in headers] == [start, *(one.last_offset + 1 for one in headers[:-1])]
         assert found.end == headers[-1].last_offset + 1 <= end
@@ -231,7 +233,7 @@ def test_an_intact_copy_is_read_where_one_is_damaged(archive: ScannedArchive, ho
     damaged = [copy for copy in view.copies if not copy.segment.name.crc32c]
     (part,) = with_spares([ReadRange(0, 50, tuple(damaged))], view.copies, view.epochs)
     with pytest.raises(CorruptData, match=r"t-0: prod/t-0/0{20}\.log in file:///"):
-        rewrite(archive.store, part, 0, 50, view.epochs, max_bytes=1 << 20)
+        rewrite(archive.store, part, 0, 50, view.epochs, erased=view.erased, max_bytes=1 << 20)
     found = list(rewritten(archive, view, part, 0, 50, max_bytes=500, tolerant=True))
     assert [row[0] for one in found for row in decoded(one.data)] == list(range(50))
 
@@ -244,10 +246,10 @@ def test_damage_without_an_intact_copy_ends_the_batches_before_it(archive: Scann
     view = view_of(archive)
     (part,) = ranges_of(view)
     options: dict[str, Any] = {"max_bytes": 1 << 20, "tolerant": True}
-    found = rewrite(archive.store, part, 3, 50, view.epochs, **options)
+    found = rewrite(archive.store, part, 3, 50, view.epochs, erased=view.erased, **options)
     assert (found.end, [row[0] for row in decoded(found.data)]) == (20, list(range(3, 20)))
     for start in (20, 25):
         with pytest.raises(CorruptData, match=rf"t-0: .*0{{20}}\.log .*offsets {start} to 29 intact: .*CRC"):
-            rewrite(archive.store, part, start, 50, view.epochs, **options)
-    found = rewrite(archive.store, part, lost[-1] + 1, 50, view.epochs, **options)
+            rewrite(archive.store, part, start, 50, view.epochs, erased=view.erased, **options)
+    found = rewrite(archive.store, part, lost[-1] + 1, 50, view.epochs, erased=view.erased, **options)
     assert (found.end, len(decoded(found.data))) == (50, 20)

@@ -44,8 +44,9 @@ def columns_of(data: bytes, *, in_python: bool) -> list[Any]:
     arrays = BufferPool(Projection(), 64, 1000).take().arrays()
     for array in arrays[3:]:
         array[:] = 0
-    found = index(source, 0, len(data), 0, 1 << 62, -1, np.zeros((0, 3), np.int64), table)
-    status = decode(source, source[:0], table, int(found[0]), state, *arrays)
+    nothing = np.zeros((0, 3), np.int64)
+    found = index(source, 0, len(data), 0, 1 << 62, -1, nothing, table)
+    status = decode(source, source[:0], table, nothing, int(found[0]), state, *arrays)
     rows = int(state[CursorField.ROWS])
     return [tuple(map(int, found)), int(status), table, state, *(array[:rows] for array in arrays[:3]), *arrays[3:]]
 

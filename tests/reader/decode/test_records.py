@@ -34,5 +34,6 @@ def test_damage_is_a_status_and_the_cursor_is_at_the_record(body: bytes, status:
     state[CursorField.END_OFFSET] = state[CursorField.MAX_ROWS] = state[CursorField.MAX_BYTES] = 100
     state[CursorField.WANT_HEADERS] = 1
     buffers = BufferPool(Projection(), 8, 100).take()
-    found = decode_records(readonly(data), readonly(b""), table, count, state, *buffers.arrays())
+    erased = np.zeros((0, 3), np.int64)
+    found = decode_records(readonly(data), readonly(b""), table, erased, count, state, *buffers.arrays())
     assert (DecodeStatus(found), state[CursorField.BATCH], state[CursorField.ROWS]) == (status, 1, 1)

@@ -8,6 +8,7 @@ import pytest
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of
 from tests.made_views import ranges_of, view_of
+from ts_common.archive.erased_offsets import NOTHING_ERASED
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader.query.query import CorruptionMode, SplitLimits, Tolerance, View
@@ -36,7 +37,7 @@ def put(archive: MadeArchive, records: int = RECORDS, *, partition: int = 0, ind
 
 
 def all_of(archive: MadeArchive, partition: int = 0) -> PartitionRanges:
-    return PartitionRanges(tuple(ranges_of(view_of(archive, "t", partition))))
+    return PartitionRanges(tuple(ranges_of(view_of(archive, "t", partition))), erased=NOTHING_ERASED)
 
 
 def offsets(archive: MadeArchive, splits: tuple[Split, ...]) -> list[int]:
@@ -131,10 +132,10 @@ def test_a_split_has_only_the_aborted_transactions_that_overlap_it(archive: Made
         AbortedTransaction(8, 490, 510, 511),
         AbortedTransaction(9, 600, 610, 611),
     )
-    partition = PartitionRanges(all_of(archive).ranges, aborted)
+    partition = PartitionRanges(all_of(archive).ranges, aborted, erased=NOTHING_ERASED)
     first, second = make_splits(archive.store, [partition], SplitLimits(most_offsets=500))
     assert (first.aborted, second.aborted) == (aborted[:2], aborted[1:])
-    (whole,) = whole_partitions(archive.store, [partition, PartitionRanges(())], TOLERANT)
+    (whole,) = whole_partitions(archive.store, [partition, PartitionRanges((), erased=NOTHING_ERASED)], TOLERANT)
     assert (whole.aborted, whole.view, whole.tolerance) == (aborted, View.LATEST, TOLERANT)
 
 

@@ -6,12 +6,13 @@ from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of, timeindex_of
 from tests.made_views import view_of
+from ts_common.archive.erased_offsets import NOTHING_ERASED
 from ts_common.errors import CorruptData
 from ts_reader.reading.first_offset import first_offset_at, search_for
 
 
 def first(archive: MadeArchive, milliseconds: int, *, after_hole: bool = True) -> int | None:
-    search = search_for(archive.store, milliseconds, way_out="Pass mode")
+    search = search_for(archive.store, milliseconds, erased=NOTHING_ERASED, way_out="Pass mode")
     return first_offset_at(view_of(archive), search, after_hole=after_hole)
 
 

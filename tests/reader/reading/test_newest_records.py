@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive
 from tests.made_views import ranges_of, view_of
+from ts_common.archive.erased_offsets import NOTHING_ERASED
 from ts_common.archive.plan import ReadRange
 from ts_reader.reading.newest_records import read_newest
 from ts_reader.reading.rows import read_ranges
@@ -35,7 +36,7 @@ def test_the_second_pass_reads_only_ranges_with_a_newest_record(archive: MadeArc
 
     def read(parts: Sequence[ReadRange], names: Sequence[str], again: bool) -> Iterator[pa.RecordBatch]:
         passes.append(([(part.start, part.end) for part in parts], list(names), again))
-        return read_ranges(archive.store, parts, names)
+        return read_ranges(archive.store, parts, names, erased=NOTHING_ERASED)
 
     with capture_logs() as logs:
         found = list(read_newest(ranges, ["value"], read))
@@ -55,7 +56,7 @@ def test_headers_are_decoded_in_both_passes(archive: MadeArchive) -> None:
 
     def read(parts: Sequence[ReadRange], names: Sequence[str], again: bool) -> Iterator[pa.RecordBatch]:
         named.append(list(names))
-        return read_ranges(archive.store, parts, names)
+        return read_ranges(archive.store, parts, names, erased=NOTHING_ERASED)
 
     list(read_newest(ranges, ["offset", "headers"], read))
     assert named == [["key", "value", "offset", "headers"], ["offset", "headers"]]

@@ -8,6 +8,7 @@ import pytest
 from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches
 from tests.made_views import ranges_of, view_of
+from ts_common.archive.erased_offsets import NOTHING_ERASED
 from ts_common.archive.plan import with_spares
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
@@ -39,7 +40,7 @@ def test_incomplete_copies_are_merged_and_only_the_named_columns_are_returned(ar
     archive.commit("t", 5)
     (part,) = ranges_of(view_of(archive))
     assert len(part.copies) == 2
-    (rows,) = read_ranges(archive.store, [part], ["partition", "key"])
+    (rows,) = read_ranges(archive.store, [part], ["partition", "key"], erased=NOTHING_ERASED)
     assert rows.to_pylist() == [{"partition": 0, "key": key} for key in (b"0", b"1", b"3", b"4")]
 
 
@@ -50,7 +51,12 @@ def test_aborted_transactions_are_left_out_and_max_rows_bounds_a_batch(archive: 
     archive.put_segment("t", 0, batch(0, records) + aborted + batch(8, records))
     archive.commit("t", 12)
     found = read_ranges(
-        archive.store, ranges_of(view_of(archive)), ["offset"], [AbortedTransaction(7, 4, 8, 4)], max_rows=3
+        archive.store,
+        ranges_of(view_of(archive)),
+        ["offset"],
+        [AbortedTransaction(7, 4, 8, 4)],
+        erased=NOTHING_ERASED,
+        max_rows=3,
     )
     sizes = [(rows.num_rows, rows.column("offset")[0].as_py()) for rows in found]
     assert [size for size, _ in sizes] == [3, 3, 2]
@@ -68,15 +74,15 @@ def test_damage_is_an_error_or_a_corruption_between_the_rows(archive: MadeArchiv
     view = view_of(archive)
     ranges = list(with_spares(ranges_of(view), view.copies, view.epochs))
     with pytest.raises(CorruptData, match=rf"t-0: .*\.log in .* position {size}.*\. Pass mode"):
-        list(read_ranges(archive.store, ranges, ["offset"], way_out="Pass mode"))
-    found = list(read_intact_rows(archive.store, ranges, ["key"]))
+        list(read_ranges(archive.store, ranges, ["offset"], erased=NOTHING_ERASED, way_out="Pass mode"))
+    found = list(read_intact_rows(archive.store, ranges, ["key"], erased=NOTHING_ERASED))
     assert [type(each) for each in found] == [pa.RecordBatch, Corruption, pa.RecordBatch]
     assert [row["key"] for rows in found if isinstance(rows, pa.RecordBatch) for row in rows.to_pylist()] == [
         b"%d" % offset for offset in (*range(5), *range(10, 15))
     ]
     small = BatchLimit(size - 1, "maxBatchBytes")
     with pytest.raises(BatchTooLarge, match="maxBatchBytes"):
-        list(read_intact_rows(archive.store, ranges, ["key"], limit=small))
+        list(read_intact_rows(archive.store, ranges, ["key"], erased=NOTHING_ERASED, limit=small))
 
 
 def test_a_batch_with_a_correct_crc_that_does_not_decode_is_a_corruption(archive: MadeArchive) -> None:
@@ -86,7 +92,7 @@ def test_a_batch_with_a_correct_crc_that_does_not_decode_is_a_corruption(archive
     archive.commit("t", 15)
     view = view_of(archive)
     ranges = with_spares(ranges_of(view), view.copies, view.epochs)
-    found = list(read_intact_rows(archive.store, ranges, ["offset"]))
+    found = list(read_intact_rows(archive.store, ranges, ["offset"], erased=NOTHING_ERASED))
     assert [(each.start, each.end) for each in found if isinstance(each, Corruption)] == [(5, 10)]
     offsets = [row["offset"] for each in found if isinstance(each, pa.RecordBatch) for row in each.to_pylist()]
     assert offsets == [*range(5), *range(10, 15)]
@@ -107,7 +113,7 @@ def test_intact_rows_of_a_known_damage_map_check_no_copy_again(
     monkeypatch.setattr("ts_reader.reading.damage_map.salvage_segment", noted)
     known, ranges = DamageMap(archive.store), ranges_of(view_of(archive))
     for _ in range(2):
-        found = read_intact_rows(archive.store, ranges, ["offset"], max_rows=4, damage_map=known)
+        found = read_intact_rows(archive.store, ranges, ["offset"], erased=NOTHING_ERASED, max_rows=4, damage_map=known)
         sizes = [each.num_rows for each in found if isinstance(each, pa.RecordBatch)]
         assert (sum(sizes), max(sizes)) == (10, 4)
     assert len(checked) == 1

@@ -8,6 +8,7 @@ from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of
 from tests.made_views import only_copy
+from ts_common.archive.erased_offsets import NOTHING_ERASED
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, ObjectStream
 from ts_common.store.directory.driver import FileStore
@@ -19,7 +20,7 @@ OFFSETS_ONLY = Projection(key=False, value=False, headers=False)
 
 
 def offsets(archive: MadeArchive, start: int, end: int) -> list[int]:
-    reader = SegmentReader(archive.store, OFFSETS_ONLY, way_out="Pass mode")
+    reader = SegmentReader(archive.store, OFFSETS_ONLY, erased=NOTHING_ERASED, way_out="Pass mode")
     return [int(offset) for columns in reader.read(only_copy(archive), start, end) for offset in columns.offsets]
 
 
@@ -94,4 +95,4 @@ def test_an_object_that_retention_deleted_is_named(archive: MadeArchive) -> None
     copy = only_copy(archive)
     archive.store.delete([copy.key])
     with pytest.raises(ObjectNotFound, match=r"prod/t-0/.*\.log"):
-        list(SegmentReader(archive.store, OFFSETS_ONLY).read(copy, 0, 5))
+        list(SegmentReader(archive.store, OFFSETS_ONLY, erased=NOTHING_ERASED).read(copy, 0, 5))

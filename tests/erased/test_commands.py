@@ -1,0 +1,93 @@
+"""The person's records in what `tsctl` prints and writes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.erased.canary import GONE, STAY, Canary, canary, put_erased
+from tests.made_archive import CLUSTER
+from tests.tsctl.running import Run, runner
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in this process."""
+    return runner(capfd)
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Canary:
+    """Return an archive before anything is erased."""
+    return canary(tmp_path / "archive")
+
+
+def place(person: Canary) -> tuple[str, ...]:
+    return "--url", person.archive.location, "--cluster", CLUSTER
+
+
+def test_cat_prints_no_record_of_the_person(person: Canary, run: Run) -> None:
+    """Before the list it does."""
+    assert person.person.decode() in run("cat", "t", *place(person)).out
+    person.erase()
+    ended = run("cat", "t", *place(person))
+    assert (ended.code, ended.err) == (0, "")
+    assert [line["offset"] for line in ended.lines] == STAY
+    assert person.person.decode() not in ended.out
+    last = run("cat", "t", *place(person), "--max", "1", "--from", "110")
+    assert [line["offset"] for line in last.lines] == [120]
+
+
+def test_sql_selects_and_counts_no_record_of_the_person(person: Canary, run: Run) -> None:
+    """A count by metadata, a search for the text, and all rows."""
+    person.erase()
+    text = person.person.decode()
+    ended = run("sql", *place(person), "--json", 'select count(*) as n, min("offset") as a, max("offset") as b from t')
+    assert ended.lines == [{"n": len(STAY), "a": STAY[0], "b": STAY[-1]}]
+    ended = run("sql", *place(person), "--json", f"select count(*) as n from t where key = '{text}'")
+    assert ended.lines == [{"n": 0}]
+    assert text not in run("sql", *place(person), "--json", "select * from t").out
+
+
+def test_find_finds_nothing_of_the_person(person: Canary, run: Run) -> None:
+    """Without an index, with one from before the list, and with one from after it, which has no hash of the key."""
+    text = person.person.decode()
+
+    def found() -> list[dict[str, Any]]:
+        return run("find", "--topic", "t", "--key", text, *place(person)).lines
+
+    assert len(found()) == len(GONE)
+    run("find", "index", "t", *place(person), "--most-share", "9")
+    assert len(found()) == len(GONE)
+    person.erase()
+    assert found() == []
+    store, prefix = person.archive.store, person.archive.keys.find("t")
+    store.delete([info.key for info in store.list(prefix)])
+    run("find", "index", "t", *place(person), "--most-share", "9")
+    assert found() == []
+    other = run("find", "--topic", "t", "--key", "other-00001", *place(person))
+    assert [line["offset"] for line in other.lines] == [1]
+
+
+def test_get_refuses_a_segment_with_erased_records(person: Canary, run: Run, tmp_path: Path) -> None:
+    """A file is a copy of an object; a range without such a segment is written."""
+    put_erased(person.archive.store, person.keys, [(13, 15, 0)])
+    ended = run("get", "t", tmp_path / "files", *place(person))
+    assert ended.code != 0
+    assert not (tmp_path / "files").exists()
+    assert "contains 2 erased offsets, the first is 13" in ended.err
+    assert "tsctl cat t --partition 0" in ended.err
+    ended = run("get", "t", tmp_path / "files", *place(person), "--from", "100")
+    assert ended.code == 0, ended.err
+    written = b"".join(path.read_bytes() for path in (tmp_path / "files").rglob("*.log"))
+    assert written == person.archive.store.get(person.keys.prefix + f"{100:020d}.log")[0]
+
+
+def test_ls_and_gaps_report_no_loss(person: Canary, run: Run) -> None:
+    """An erased offset is no missing one."""
+    person.erase()
+    ended = run("ls", "t", *place(person), "--json")
+    assert (ended.code, ended.err) == (0, "")
+    assert [each["topic"] for each in ended.document["topics"]] == ["t"]
+    assert person.person.decode() not in ended.out
+    assert run("gaps", *place(person)).code == 0
