@@ -3,7 +3,8 @@
 The bytes of an answer are of one range of the plan, as a broker's are of one segment. They end before the first batch
 that reaches beyond the range, the next offset, or what `read_committed` may show. If the bytes of one copy do not
 contain what the reader returns, batches are decoded and rewritten (`ts_endpoint.records`): for a range of several
-copies, a batch across the end of a range, and damaged bytes that another copy has intact.
+copies, a batch across the end of a range, and damaged bytes that another copy has intact. A batch with erased records
+is sent without them (`ts_endpoint.data.erased_batches`).
 
 An attempt needs no request. If it needs something that is not in memory, it returns what to wait for.
 
@@ -29,6 +30,7 @@ from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.data.chunks import Chunk
+from ts_endpoint.data.erased_batches import ErasedBatches, Replaced
 from ts_endpoint.data.feeds import Feeds
 from ts_endpoint.data.visibility import Visibility
 from ts_endpoint.records.encoding import MOST_DELTA, empty_batch
@@ -126,6 +128,7 @@ class Reads:
         self._feeds = feeds
         self._executor = executor
         self._passes_holes = passes_holes
+        self._erased = ErasedBatches(executor)
         self._kept: OrderedDict[tuple[object, ...], Rewritten | _Refused] = OrderedDict()
         self._damaged: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by key: the first such offset, and when
         self._ended: OrderedDict[str, int] = OrderedDict()  # by key, the first offset without a batch
@@ -188,7 +191,12 @@ class Reads:
             return stop if stop == wanted.end else step.end
         if last >= stop or (wanted.offset < step.start and base < step.start):
             return self._rewritten(wanted, step, max(offset, step.start), stop, hidden)
-        return self._cut(wanted, number, copy, chunk, at, stop, hidden)
+        replaced = self._erased.find(wanted.snapshot, copy, chunk)
+        if replaced is None:
+            return partial(self._erased.load, wanted.snapshot, copy, chunk)
+        if at in replaced and replaced[at] is None:
+            return self._rewritten(wanted, step, max(offset, step.start), min(last + 1, stop), hidden)
+        return self._cut(wanted, number, copy, chunk, replaced, at, stop, hidden)
 
     def _cut(
         self,
@@ -196,6 +204,7 @@ class Reads:
         number: int,
         copy: SegmentCopy,
         chunk: Chunk,
+        replaced: Replaced,
         at: int,
         stop: int,
         hidden: Sequence[AbortedTransaction],
@@ -207,21 +216,39 @@ class Reads:
         while True:
             begin = int(chunk.starts[at])
             whole = int(chunk.lasts.searchsorted(stop))  # of batches that end below
-            fit = int(chunk.ends.searchsorted(begin + left, side="right"))
+            rewritten = replaced.get(at)
+            if at in replaced:
+                end, fit = at + 1, at + (rewritten is not None and len(rewritten) <= left)
+            else:
+                end = next((each for each in range(at + 1, whole) if each in replaced), whole) if replaced else whole
+                fit = int(chunk.ends.searchsorted(begin + left, side="right"))
             if fit <= at and not views and wanted.at_least_one:
                 fit = at + 1
-            until = visibility.fitting(chunk, at, min(whole, fit))
+            until = visibility.fitting(chunk, at, min(whole, end, fit))
             if until <= at:
                 break
-            view = _apart(chunk, chunk.data[begin : int(chunk.ends[until - 1])])
+            if rewritten is not None:
+                view = memoryview(rewritten)
+            else:
+                view = _apart(chunk, chunk.data[begin : int(chunk.ends[until - 1])])
             views.append(view)
             left, size, next_offset = left - view.nbytes, size + view.nbytes, int(chunk.lasts[until - 1]) + 1
-            if until < len(chunk.lasts) or left <= 0 or chunk.covers_to >= stop:
+            if left <= 0:
+                break
+            if until < len(chunk.lasts):
+                if until == end < whole:
+                    at = until
+                    continue
+                break
+            if chunk.covers_to >= stop:
                 break
             following = self._feeds.find(copy, chunk.covers_to)
             if following is None or following.covers_from != chunk.covers_to:
                 break
-            chunk, at = following, 0
+            its_replaced = self._erased.find(wanted.snapshot, copy, following)
+            if its_replaced is None or (0 in its_replaced and its_replaced[0] is None):
+                break
+            chunk, replaced, at = following, its_replaced, 0
         self._prepare_next(wanted, number, copy, chunk)
         return Found(views, size, next_offset, visibility.entries)
 
@@ -289,6 +316,7 @@ class Reads:
                 start,
                 stop,
                 view.epochs,
+                erased=view.erased,
                 aborted=sorted(hidden, key=lambda each: (each.producer_id, each.first_offset)),
                 max_bytes=_REWRITTEN_BYTES,
                 tolerant=tolerant,
