@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.errors import CorruptData
+from ts_common.log_format.batch_rewriting import without_records
 from ts_common.log_format.framing import (
     HEADER_SIZE,
     LENGTH_END,
@@ -24,6 +26,7 @@ from ts_common.log_format.framing import (
     frame_size,
     parse_header,
 )
+from ts_reader.decode.compression import ReusedCodecs
 from tsctl.restore.merging import Copy, merged
 
 FIRST_EPOCH: Final = 0
@@ -92,6 +95,36 @@ def read_batches(chunks: Iterable[bytes], size: int, damage: Callable[[str], Non
 
 def _place(header: BatchHeader, position: int) -> str:
     return f"batch of base offset {header.base_offset} at position {position}"
+
+
+def without_erased(batches: Iterable[Batch], erased: ErasedOffsets, base: int) -> Iterator[Batch]:
+    """Yield batches without their erased records; a batch keeps its offsets, also without any record left.
+
+    Args:
+        batches: of a copy, with the leader epochs that it has in the store.
+        base: the copy's base offset.
+
+    Raises:
+        CorruptData: a batch cannot be decompressed or parsed, or is a compressed set of magic 0 or 1.
+    """
+    codecs, following = ReusedCodecs(), base
+    for header, data in batches:
+        first = header.base_offset if header.magic >= 2 or not header.codec else following
+        following = max(following, header.last_offset + 1)
+        hidden = [*erased.in_batch(first, header.last_offset + 1, header.leader_epoch)]
+        if not hidden or header.is_control:
+            yield header, data
+        elif header.magic >= 2:
+            deltas = {offset - header.base_offset for low, high in hidden for offset in range(low, high)}
+            rewritten = bytearray(without_records(data, deltas, codecs))
+            found = parse_header(rewritten, 0, len(rewritten))
+            assert isinstance(found, BatchHeader)  # noqa: S101  (that function encoded it)
+            yield found, memoryview(rewritten)
+        elif header.codec:
+            raise CorruptData(
+                f"the compressed messages of magic {header.magic} up to offset {header.last_offset} contain the erased "
+                f"offset {hidden[0][0]}, and cannot be written without it; leave the topic out of the plan"
+            )
 
 
 def united(copies: Sequence[Iterable[Batch]]) -> Iterator[Batch]:

@@ -2,7 +2,8 @@
 
 The files are written into `restore/` in the partition's directory, which a broker ignores, so that a rename places
 them. `state.json` there names the complete ones: a repeated run continues after them. Each byte is checked: the CRC of
-each batch, and of the whole object, because a batch's CRC does not cover its offset.
+each batch, and of the whole object, because a batch's CRC does not cover its offset. Batches are placed
+without their erased records.
 
 The last segment begins at the end of what is restored. It has the markers of transactions that are open there, and is
 empty without any: so the log ends there even if compaction removed its last batches. The entries of a live tail
@@ -20,6 +21,9 @@ from typing import Final
 
 from awscrt.checksums import crc32c
 
+from ts_common.archive.catalog import read_log_start
+from ts_common.archive.erased_list import greatest_listed, read_erased
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.fetch import ResumableReader, one_ahead
 from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
@@ -37,7 +41,7 @@ from ts_common.log_format.markers import ABORT, COMMIT, encode_marker
 from ts_common.store.contract import ObjectStore
 from ts_common.store.wrappers.bandwidth import Allowance
 from tsctl.durable_files import sync_directory, write_file, write_new
-from tsctl.restore.chain import FIRST_EPOCH, Batch, clean, read_batches, united
+from tsctl.restore.chain import FIRST_EPOCH, Batch, clean, read_batches, united, without_erased
 from tsctl.restore.documents import FileEntry, Staged
 from tsctl.restore.partition_plan import PartitionPlan, Source, Step
 from tsctl.restore.transactions import Transactions
@@ -86,6 +90,7 @@ class PartitionFetch:
         self._transactions = Transactions()
         self._present: dict[str, bool] = {}  # by key, whether an object of a live tail exists
         self._view: PartitionView | None = None  # of now, if one does not
+        self._erased: dict[str, ErasedOffsets] = {}  # by the prefix of a directory
 
     def run(self) -> Staged:
         """Fetch what is missing; return the complete state.
@@ -201,7 +206,9 @@ class PartitionFetch:
 
         try:
             with closing(one_ahead(chunks())) as ahead:
-                yield from read_batches(ahead, source.size, places.append)
+                yield from without_erased(
+                    read_batches(ahead, source.size, places.append), self._erased_of(source), source.base
+                )
         except CorruptData as error:
             raise self._corrupt(key, str(error)) from error
         if source.crc32c is not None and crc != source.crc32c:
@@ -211,6 +218,17 @@ class PartitionFetch:
             raise self._corrupt(key, places[0])
         for place in places:  # the broker's file had it already
             damage(f"{key}: {place}")
+
+    def _erased_of(self, source: Source) -> ErasedOffsets:
+        """Return the erased offsets of an object's directory, as they are now; raise as `read_erased`."""
+        prefix = self._keys.prefix if source.is_entry else source.key.rpartition("/")[0] + "/"
+        if prefix not in self._erased:
+            keys = PartitionKeys(self._keys.partition, prefix)
+            listed = greatest_listed(keys, self._store.list(keys.erased))
+            start = read_log_start(self._store, keys.log_start)
+            least = None if start is None else start.content.erased
+            self._erased[prefix] = read_erased(self._store, keys, listed, least)
+        return self._erased[prefix]
 
     def _corrupt(self, key: str, what: str) -> CorruptData:
         return CorruptData(
