@@ -163,7 +163,7 @@ def ask(location: str, index: Index, runs: Sequence[Kept]) -> Asked:
     alone, whole = StoreCounts(), StoreCounts()
     query = Query(location, CLUSTER, 0, Subscription((TOPIC,)), key_equals=frozenset((_KEY,)))
     with open_store(location) as store:
-        KeyLookup(CountedStore(store, alone), index.catalogs, [_KEY]).windows(index.views)
+        KeyLookup(CountedStore(store, alone), [each.keys for each in index.catalogs], [_KEY]).windows(index.views)
         plan_query(CountedStore(store, whole), query)
     index.remove()
     return Asked(len(runs), dict(alone.requests), alone.bytes_received, dict(whole.requests))

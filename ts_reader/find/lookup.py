@@ -33,19 +33,18 @@ class KeyLookup:
     """The keys of a query, and what the indexes of a store have.
 
     Args:
-        catalogs: of all partitions of the query; a partition that was restored from another store has no copies there.
+        places: all directories of the query's partitions, also former ones.
         keys: any of them is wanted.
 
     Raises:
         StoreUnavailable, BucketMissing: from the store.
     """
 
-    def __init__(self, store: ObjectStore, catalogs: Iterable[PartitionCatalog], keys: Collection[bytes]) -> None:
+    def __init__(self, store: ObjectStore, places: Iterable[PartitionKeys], keys: Collection[bytes]) -> None:
         self._store = store
         self._wanted = [hashed(key) for key in sorted(set(keys))]
-        own = [each.keys for catalog in catalogs for each in (catalog, *(place.catalog for place in catalog.former))]
-        places = {(each.cluster, each.incarnation) for each in own}
-        self._indexes = dict(zip(places, in_threads(lambda place: read_runs(store, *place), places), strict=True))
+        topics = {(each.cluster, each.incarnation) for each in places}
+        self._indexes = dict(zip(topics, in_threads(lambda topic: read_runs(store, *topic), topics), strict=True))
         self._left_out = 0
 
     def leaves_out(self, catalog: PartitionCatalog, *, tails: bool) -> bool:

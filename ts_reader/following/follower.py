@@ -264,9 +264,10 @@ class Follower:
         )
         if self.query.key_equals is None or size < LOOK_UP_FROM_BYTES:
             return {}
-        from ts_reader.find.lookup import look_up  # noqa: PLC0415  (pyarrow, only for keys)
+        from ts_reader.find.lookup import KeyLookup  # noqa: PLC0415  (pyarrow, only for keys)
 
-        return look_up(self._store, views, self.query.key_equals)[1]
+        places = [part.keys for view in views for part in view.parts]
+        return KeyLookup(self._store, places, self.query.key_equals).windows(views)[1]
 
     def _plan(self, view: PartitionView, part: _Range, windows: Iterable[Window] | None) -> PartitionPlan:
         """Plan a query of these offsets that ends."""

@@ -177,7 +177,8 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     if query.key_equals is not None:
         from ts_reader.find.lookup import KeyLookup  # noqa: PLC0415  (pyarrow, only for keys)
 
-        lookup = KeyLookup(store, wanted, query.key_equals)
+        parts = (part for catalog in wanted for part in (catalog, *(place.catalog for place in catalog.former)))
+        lookup = KeyLookup(store, [part.keys for part in parts], query.key_equals)
         if _has_all_offsets(query):
             wanted = [catalog for catalog in wanted if not lookup.leaves_out(catalog, tails=query.tail)]
     views = opened(wanted)

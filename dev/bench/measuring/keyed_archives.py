@@ -12,7 +12,6 @@ import numpy.typing as npt
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from awscrt.checksums import crc32c
 
-from dev.bench.decode import compress
 from dev.bench.measuring.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship
 from dev.bench.measuring.records import json_value
 from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS
@@ -22,6 +21,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.decode.codecs import Codec
 from ts_reader.decode.columns import BinaryColumn
+from ts_reader.decode.compression import compress
 from ts_reader.decode.key_hashes import hashes_of
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 

@@ -197,7 +197,9 @@ def test_a_rare_key_costs_few_requests(tmp_path: Path) -> None:
     assert rows == [{"key": b"1234"}]
     counts = StoreCounts()
     catalog = read_catalog(archive.store, archive.partition("t"))
-    found, windows = KeyLookup(CountedStore(archive.store, counts), [catalog], [b"1234"]).windows([view_of(archive)])
+    found, windows = KeyLookup(CountedStore(archive.store, counts), [catalog.keys], [b"1234"]).windows(
+        [view_of(archive)]
+    )
     assert (found.indexed, found.unindexed, found.runs) == (200, 0, 1)
     assert sum(high - low for low, high in windows[view_of(archive).partition]) == 1
     assert dict(counts.requests) == {"list": 1, "get": 2}
@@ -207,7 +209,7 @@ def test_a_rare_key_costs_few_requests(tmp_path: Path) -> None:
 def _left_out(archive: MadeArchive, key: bytes) -> bool:
     """Return whether partition 0 is left out by its listing."""
     catalog = read_catalog(archive.store, archive.partition("t"))
-    return KeyLookup(archive.store, [catalog], [key]).leaves_out(catalog, tails=True)
+    return KeyLookup(archive.store, [catalog.keys], [key]).leaves_out(catalog, tails=True)
 
 
 def test_a_partition_is_left_out_by_its_listing(tmp_path: Path) -> None:
@@ -266,6 +268,6 @@ def test_a_hot_key_is_one_window_of_a_segment(archive: ScannedArchive) -> None:
     index(archive)
     view = view_of(archive)
     catalog = read_catalog(archive.store, archive.partition("t"))
-    _, windows = KeyLookup(archive.store, [catalog], [b"hot"]).windows([view])
+    _, windows = KeyLookup(archive.store, [catalog.keys], [b"hot"]).windows([view])
     assert windows[view.partition] == ((0, 900),)
     assert len(archive.rows(key_equals="hot")) == 600
