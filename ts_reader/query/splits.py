@@ -78,7 +78,7 @@ def bytes_of(part: ReadRange) -> int:
 def gets_of(parts: Iterable[ReadRange]) -> dict[str | None, tuple[int, int]]:
     """Estimate the GETs of ranges and their bytes, by the storage class of the copies; None for the store's default.
 
-    A range that begins inside of a copy needs the `.index` and a header first. One that ends inside of it fetches bytes
+    A range that begins inside of a copy needs the `.index` first. One that ends inside of it fetches bytes
     behind its end.
     """
     found: dict[str | None, tuple[int, int]] = {}
@@ -90,7 +90,7 @@ def gets_of(parts: Iterable[ReadRange]) -> dict[str | None, tuple[int, int]]:
             if part.end < copy.end:
                 size = min(segment.size, size + NEAR_BYTES)
             requests, others = found.get(segment.storage_class, (0, 0))
-            found[segment.storage_class] = requests + (3 if seeks else 1), others + size
+            found[segment.storage_class] = requests + (2 if seeks else 1), others + size
     return found
 
 
