@@ -65,7 +65,7 @@ def read(data: bytes) -> list[TailEntry]:
     return found
 
 
-@given(st.lists(entries(), max_size=20))
+@given(st.lists(entries(), max_size=6))
 def test_a_pack_reads_back(index: list[TailEntry]) -> None:
     """Rows of the object itself have its name, and positions in it; the batches follow the index."""
     data = encode_pack(HEAD, index, [b"batches"])
@@ -75,14 +75,17 @@ def test_a_pack_reads_back(index: list[TailEntry]) -> None:
     assert sorted(read(data), key=repr) == sorted(own, key=repr)
 
 
-@given(st.lists(entries(), min_size=1, max_size=20), st.data())
-def test_any_other_bytes_are_damage(index: list[TailEntry], data: st.DataObject) -> None:
+def test_any_other_bytes_are_damage() -> None:
     """One wrong byte in the header or in the index is noticed, and no other error than the project's is raised."""
+    index = [ENTRY, ENTRY._replace(start=110, end=120, epochs=()), ENTRY._replace(directory="u~x-0", records=None)]
     whole = bytearray(encode_pack(HEAD, index, []))
-    at = data.draw(st.integers(0, len(whole) - 1))
-    whole[at] ^= data.draw(st.integers(1, 255))
-    with pytest.raises((CorruptData, NewerFormat)):
-        read(bytes(whole))
+    for at in range(len(whole)):
+        for mask in (0x01, 0x20, 0x80, 0xFF):
+            whole[at] ^= mask
+            with pytest.raises((CorruptData, NewerFormat)):
+                read(bytes(whole))
+            whole[at] ^= mask
+    assert len(read(bytes(whole))) == len(index)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
@@ -198,7 +201,7 @@ def test_an_index_that_readers_reject_is_not_written() -> None:
     """The writer has to name an earlier object in `before` instead."""
     index = [
         ENTRY._replace(directory=f"topic-with-a-long-name-{n * 7919 % 99991:05d}-0", crc32c=n * 2654435761 % 2**32)
-        for n in range(60_000)
+        for n in range(40_000)
     ]
     with pytest.raises(CorruptData, match="more than readers accept"):
         encode_pack(HEAD, index, [])

@@ -78,7 +78,7 @@ def write(cluster: LocalCluster, ended: threading.Event) -> None:
     producer = cluster.producer({"transactional.id": "tail-ended", "compression.type": "lz4"})
     producer.init_transactions(SECONDS)
     plain = cluster.producer({"enable.idempotence": True})
-    for number in range(40):
+    for number in range(20):
         if ended.is_set():
             break
         producer.begin_transaction()
@@ -87,7 +87,7 @@ def write(cluster: LocalCluster, ended: threading.Event) -> None:
         producer.flush(SECONDS)
         plain.produce(T.topic, b"plain" * 300, partition=0)
         plain.flush(SECONDS)
-        if number == 30:
+        if number == 15:
             open_one.begin_transaction()
             open_one.produce(T.topic, b"open", partition=0)
             open_one.flush(SECONDS)

@@ -111,7 +111,7 @@ class Agent:
             self.log.take_merge(plan.packs, merged.indexes, merged.made)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 30))])
 def test_readers_find_each_entry_that_they_need_whatever_is_merged_and_deleted(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -346,8 +346,8 @@ class Counting(WrappedStore):
         return iter(())
 
 
-@pytest.mark.parametrize("hours", [3, pytest.param(7 * 24, marks=pytest.mark.full)])
-def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+@pytest.mark.parametrize("hours", [1.2, pytest.param(7 * 24, marks=pytest.mark.full)])
+def test_a_week_needs_a_put_an_interval_and_few_objects(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
     """With an interval of 0.7 s; one partition closes a segment each hour, the other one each day."""
     store, clock = Counting(), Clock()
     log, needed = PackLog(store, KEYS, "1", clock), Needed("1", clock)
