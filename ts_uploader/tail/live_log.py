@@ -28,7 +28,7 @@ from ts_common.log_format.framing import (
 )
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_uploader.log_dirs.leader_epoch import last_epoch_of
-from ts_uploader.log_dirs.local_log import epochs_mark
+from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
 from ts_uploader.log_dirs.page_cache import SMALL_BYTES
 from ts_uploader.log_dirs.producer_snapshot import open_transactions
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log, read_file
@@ -173,7 +173,7 @@ class LiveLog:
         self._start = start
         self._place: _Place | None = None
         self._read_to: _Place | None = None  # by the last piece
-        self._checked: object = None  # the mark of the leader epoch checkpoint that was read
+        self._checked: EpochsMark | None = None  # of the leader epoch checkpoint that was read
 
     @property
     def end(self) -> int:
@@ -206,21 +206,36 @@ class LiveLog:
             CorruptData: a batch is damaged, of magic 0 or 1, or does not continue the one before.
             OSError: a file cannot be read.
         """
-        mark = epochs_mark(self._directory)
-        if mark is None or mark != self._checked:  # the same file has the same epochs, and stays in its directory
-            self._check_epoch()
-            self._check_directory()
-            self._checked = mark
+        if self._checked is None:
+            self._check_leadership()
         place = self._place or self._found()
         reading = _Reading(place)
-        while reading.size < most and self._read_file(reading, high_watermark, most):
-            pass
-        if mark is None or epochs_mark(self._directory) != mark:
-            raise SegmentChanged(f"{self._directory}: its leader epoch checkpoint changed during the reading")
+        try:
+            while reading.size < most and self._read_file(reading, high_watermark, most):
+                pass
+        except CorruptData:
+            self._check_again()
+            raise
+        self._check_again()
         self._place, piece = place, reading.finished(place.end)
         if piece is not None:
             self._read_to = piece.after
         return piece
+
+    def _check_leadership(self) -> None:
+        """Check directory and epoch, and note the checkpoint: the same file has the same epochs, and never moves."""
+        mark = epochs_mark(self._directory)
+        self._check_epoch()
+        status = self._directory.stat()
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise SegmentChanged(f"{self._directory}: another directory has this name now; the topic was created again")
+        self._checked = mark
+
+    def _check_again(self) -> None:
+        """Check that the live name leads to the same checkpoint still; call it after a reading."""
+        if self._checked is None or epochs_mark(self._directory) != self._checked:
+            self._checked = None
+            raise SegmentChanged(f"{self._directory}: its leader epoch checkpoint changed before the reading ended")
 
     def _check_epoch(self) -> None:
         last = last_epoch_of(self._directory)
@@ -229,11 +244,6 @@ class LiveLog:
                 f"{self._directory}: its leader epoch checkpoint ends with {last.epoch}, the leader epoch is "
                 f"{self._epoch}"
             )
-
-    def _check_directory(self) -> None:
-        status = self._directory.stat()
-        if (status.st_dev, status.st_ino) != self._identity:
-            raise SegmentChanged(f"{self._directory}: another directory has this name now; the topic was created again")
 
     def _read_file(self, reading: _Reading, high_watermark: int, most: int) -> bool:
         """Read one file to its end; return whether another one continues it."""
