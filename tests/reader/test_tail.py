@@ -9,8 +9,11 @@ from tests.made_archive import batches
 from tests.made_tail import MadeTail, Recorded, entry, live, plain, ship
 from tests.reader.archives import ScannedArchive
 from tests.transactions import ABORT, COMMIT, data, ended
+from ts_common.archive import tail_logs
 from ts_common.archive.high_watermarks import End, Ends
 from ts_common.archive.object_keys import pack_name
+from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_pack import Block, PackHead, decode_block, encode_pack
 from ts_common.errors import CorruptData, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -338,6 +341,50 @@ def test_an_index_that_lost_an_object_ends_the_view_at_the_next_offset(archive: 
         assert archive.offsets() == list(range(100))
     assert any("the view ends at the next offset" in f"{each}" for each in logs)
     assert [info.end for info in archive.opened.partitions("t")] == [100]
+
+
+def test_a_hostile_log_needs_no_more_memory_than_an_honest_one(
+    archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its indexes have as many epochs as they may. With 16 they would be 128 MiB, and 1 GiB as numbers."""
+    ship(archive)
+    epochs = [(7, at) for at in range(31_000)]
+    starts = range(100, 15 * 40_000, 40_000)
+    rows = [
+        plain(archive, (start, start + 1))[0]._replace(
+            end=start + len(epochs),
+            object="packs/ffffffffffff",
+            epochs=tuple((epoch, start + at) for epoch, at in epochs),
+        )
+        for start in starts
+    ]
+    names = [pack_name(1), *(f"merged/1-{number:08x}" for number in range(3))]
+    for name, before in zip(names, [*names[1:], None], strict=True):
+        data = encode_pack(PackHead("1", 1, "nonce", 1, before), rows, ())
+        archive.store.put(archive.keys.tail("1") + name, data)
+    sizes = [0]
+
+    def decoded(data: bytes, head: PackHead, block: Block, *named: str) -> tuple[TailEntry, ...]:
+        sizes.append(block.size)
+        return decode_block(data, head, block, *named)
+
+    monkeypatch.setattr("ts_common.archive.tail_logs.decode_block", decoded)
+    with capture_logs() as logs:
+        assert archive.offsets() == list(range(100))
+    assert any("the view ends at the next offset: " in f"{each}" for each in logs)
+    assert (23 << 20) < sum(sizes) <= (24 << 20)
+    monkeypatch.setattr(tail_logs, "MAX_UNPACKED", 1 << 20)
+    sizes.clear()
+    assert archive.offsets() == list(range(100))
+    assert sizes == []
+
+
+def test_a_commit_that_names_many_logs_makes_a_reader_list_none(archive: ScannedArchive) -> None:
+    """Each would be a request, and no partition had so many leaders lately."""
+    ship(archive, live=live((0, 100), former=[(str(broker), 0) for broker in range(2, 50)]))
+    store = Recorded(archive.store)
+    assert read(store, archive) == list(range(100))
+    assert not any("/tail/" in request for request in store.requests)
 
 
 NOON = 100_000_000

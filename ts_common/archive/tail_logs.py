@@ -31,17 +31,20 @@ from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore
 
 NOTHING_READ: Final[Mapping[str, "Index"]] = MappingProxyType({})
 MAX_OBJECTS: Final = 16  # whose indexes continue each other; an agent puts no more
+MAX_UNPACKED: Final = 32 << 20  # bytes of a log's indexes; they need nine times as much memory at most
+_MOST_LOGS: Final = 32  # of a commit: each broker that led the partition in the last hour has one, or one of each group
+_MOST_BYTES: Final = 24 << 20  # of indexes that one partition makes a reader read and unpack
 _ATTEMPTS: Final = 3
 
 
 @dataclass
 class Index:
-    """The first bytes of an object with an index; each block is decoded when an entry of it is needed.
+    """The index of an object, with its header; each block is decoded when an entry of it is needed.
 
     Attributes:
         name: of the object below its log.
         key: of the object.
-        data: its first bytes.
+        data: its bytes up to the first batch.
     """
 
     name: str
@@ -55,15 +58,33 @@ class Index:
         for position, block in self.head.positions():
             yield from self._decoded(position, block)
 
-    def entries_of(self, directory: str) -> Iterator[TailEntry]:
-        """Yield the entries of a directory; raise CorruptData for a damaged block."""
+    def entries_of(self, directory: str, budget: "Budget") -> Iterator[TailEntry]:
+        """Yield the entries of a directory; raise CorruptData for a damaged block, and as `Budget.take`."""
         for position, block in self.head.blocks_of(directory):
             if position not in self.decoded:
+                budget.take(block.size)
                 self.decoded[position] = self._decoded(position, block)
             yield from (entry for entry in self.decoded[position] if entry.directory == directory)
 
     def _decoded(self, position: int, block: Block) -> tuple[TailEntry, ...]:
         return decode_block(self.data[position : position + block.length], self.head, block, self.name, self.key)
+
+
+class Budget:
+    """The bytes of indexes that one partition may make a reader read and unpack: a log can be hostile."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_BYTES
+
+    def take(self, size: int) -> None:
+        """Use some.
+
+        Raises:
+            CorruptData: too few bytes are left. No log of an agent needs so many.
+        """
+        self._left -= size
+        if self._left < 0:
+            raise CorruptData(f"the indexes of its live tail have more than {_MOST_BYTES} bytes")
 
 
 class TailLogs:
@@ -129,13 +150,18 @@ class TailLogs:
         if commit.live is None:
             return join(commit, ())
         named = dict.fromkeys((commit.live.log, *(log for log, _ in commit.live.former)))
+        if len(named) > _MOST_LOGS:
+            raise CorruptData(
+                f"{keys.commit} names {len(named)} logs of its live tail, and readers accept {_MOST_LOGS}"
+            )
+        budget = Budget()
         entries = [
             (log, entry)
             for log in named
-            for index in self._read_once(log)
-            for entry in index.entries_of(keys.directory)
+            for index in self._read_once(log, budget)
+            for entry in index.entries_of(keys.directory, budget)
         ]
-        own = self._read_once(commit.live.log)
+        own = self._read_once(commit.live.log, budget)
         return replace(join(commit, entries), time=own[0].head.time if own else None)
 
     def continuing(
@@ -166,14 +192,18 @@ class TailLogs:
             commit, tails = again(), TailLogs(self._store, self._keys)
         return None, None
 
-    def _read_once(self, log: str) -> tuple[Index, ...]:
+    def _read_once(self, log: str, budget: Budget) -> tuple[Index, ...]:
         with self._lock:
             of_log = self._of_log.setdefault(log, threading.Lock())
         with of_log:
             found = self._logs.get(log)
             if found is None:
                 known = {index.name: index for index in self._former.get(log, ())}
-                found = tuple(read_indexes(self._store, self._keys, log, known))
+                indexes = list[Index]()
+                for index in read_indexes(self._store, self._keys, log, known):
+                    budget.take(len(index.data))
+                    indexes.append(index)
+                found = tuple(indexes)
                 with self._lock:
                     self._logs[log] = found
             return found
@@ -205,10 +235,14 @@ def read_indexes(
     prefix, name = keys.tail(log), begin
     if name is None and (newest := newest_pack(store, keys, log)) is not None:
         name = newest.key.removeprefix(prefix)
+    unpacked = 0
     for _ in range(MAX_OBJECTS):
         if name is None:
             return
         index = known.get(name) or _index(store, log, prefix, name)
+        unpacked += sum(block.size for block in index.head.blocks)
+        if unpacked > MAX_UNPACKED:
+            raise CorruptData(f"{prefix}: its indexes have more than {MAX_UNPACKED} bytes")
         yield index
         name = index.head.before
     if name is not None:
@@ -221,7 +255,7 @@ def _index(store: ObjectStore, log: str, prefix: str, name: str) -> Index:
     head = decode_head(data, key)
     if head.log != log or pack_number(name) not in {None, head.number}:
         raise CorruptData(f"{key}: it names pack {head.number} of log {head.log}")
-    return Index(name, key, head, data)
+    return Index(name, key, head, data[: head.data_start])  # what follows are batches
 
 
 def tail_ranges(keys: PartitionKeys, chain: Chain) -> tuple[ReadRange, ...]:

@@ -343,6 +343,11 @@ def _aborted(flat: Sequence[int], end: int) -> Iterator[Aborted]:
         yield Aborted(producer, whole_number(first, 0, whole_number(last, 0, end - 1)), last)
 
 
+def unpacked_bytes(entry: TailEntry) -> int:
+    """Return the bytes of an entry in a block that is not compressed, without its names."""
+    return (len(_COLUMNS) + 2 * len(entry.epochs) + 3 * len(entry.aborted or ())) * _WIDTH
+
+
 def _parts(entries: Sequence[TailEntry]) -> Iterator[Sequence[TailEntry]]:
     """Yield the entries of each block: rows can have many epochs."""
     named = cache(lambda name: len(json.dumps([name])))  # thousands of rows have few names
