@@ -30,8 +30,9 @@ from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
 from ts_uploader.tail.pack_log import Listed, PackLog, nonce
 
 PACKS: Final = 64  # are merged at once: one more put for so many
-_ROWS: Final = 10_000  # of the packs, or of objects with entries of one length: half of what an index has room for
-_INDEX_ROWS: Final = 12_000  # that an index is made for: each costs some 10 us, and a reader an object for so many
+_PACK_ROWS: Final = 12_000
+_ROWS: Final = 10_000  # of objects with entries of one length, or of one object: half of what an index has room for
+_INDEX_ROWS: Final = 16_000  # that an index is made for: each costs some 10 us, and a reader an object for so many
 _KEPT: Final = 5  # indexes that a merge keeps at most: it divides the others again
 _ALIKE: Final = 8  # objects with entries of one length
 _FEWER: Final = 4  # entries become one: less is not worth the copy
@@ -106,7 +107,7 @@ def plan_merge(log: PackLog, needs: Needs) -> MergePlan | None:
         needs: whether a reader can still need an entry.
     """
     size, count = sum(pack.size for pack in log.packs), sum(len(pack.rows) for pack in log.packs)
-    if len(log.packs) >= PACKS or size >= _OBJECT_BYTES or count >= _ROWS:
+    if len(log.packs) >= PACKS or size >= _OBJECT_BYTES or count >= _PACK_ROWS:
         moved = tuple(row for pack in log.packs for row in pack.rows if needs(row))
         return _plan(log, needs, moved, packs=tuple(pack.name for pack in log.packs))
     if log.is_tidy:

@@ -145,7 +145,7 @@ class TailShipper:
             failing_seconds=round(now - self._failing_since, 3) if self._failing else 0.0,
             newest=self._requested,
             undeleted=self._upkeep.undeleted,
-            unmerged=self._upkeep.unmerged,
+            unmerged=self._upkeep.unmerged or _held(self._upkeep.held),
         )
 
     def run(self) -> None:
@@ -304,7 +304,9 @@ class TailShipper:
         begun = time.monotonic()
         for led in _in_order(self._led.waiting.values()):
             most = min(left, of_beginning) if led.is_beginning else left
-            if led.end is None or now < self._again.get(led.partition, 0.0):
+            if led.end is None or led.own is None or now < self._again.get(led.partition, 0.0):
+                continue
+            if led.own.keys.directory in self._upkeep.held:
                 continue
             if most <= 0 or len(pieces) >= room:
                 return pieces, most <= 0
@@ -351,6 +353,15 @@ class TailShipper:
         self._metrics.tail_packs.inc()
         self._metrics.tail_bytes.inc(size)
         self._metrics.tail_seconds.observe(time.monotonic() - now)
+
+
+def _held(held: Mapping[str, int]) -> str:
+    """Return the sentence about the held partition with the most entries; empty without one."""
+    if not held:
+        return ""
+    name, count = max(held.items(), key=itemgetter(1))
+    others = f", and {len(held) - 1} others" if len(held) > 1 else ""
+    return f"{name} has {count} entries, and gets no more until its segments close{others}: look why they do not"
 
 
 def _in_order(waiting: Collection[LedPartition]) -> Iterator[LedPartition]:

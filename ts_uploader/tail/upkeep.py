@@ -6,6 +6,7 @@ A merge runs on a thread of its own, one at a time; packs are put meanwhile. The
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -16,7 +17,8 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys, partition_of
 from ts_common.archive.tail_chain import TailEntry
-from ts_common.archive.tail_logs import MAX_OBJECTS
+from ts_common.archive.tail_logs import MAX_OBJECTS, MAX_UNPACKED
+from ts_common.archive.tail_pack import unpacked_bytes
 from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.store_health import failure_reason
@@ -24,7 +26,7 @@ from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.merging import DamagedEntries, Merged, MergePlan, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
-from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, PackLog, boot_seconds
+from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, Listed, PackLog, boot_seconds
 
 log = structlog.get_logger()
 
@@ -37,6 +39,9 @@ _NOTE_SECONDS: Final = GRACE_SECONDS / 4
 _OTHERS_SECONDS: Final = 3600.0  # between two readings of the commit of a partition that is led elsewhere
 _OTHERS_AT_ONCE: Final = 500
 _PACK_INDEXES: Final = 2  # the newest pack's, and that of a wide one
+_MOST_UNPACKED: Final = MAX_UNPACKED // 2  # the rest is for packs
+_CROWDED: Final = 40_000  # entries of a log: half of what readers accept
+_MOST_ENTRIES: Final = 2048  # of a partition in a crowded log: an open segment needs no more
 
 
 class Upkeep:
@@ -45,6 +50,8 @@ class Upkeep:
     Attributes:
         undeleted: why objects are not deleted; empty while they are.
         unmerged: why the last merge failed; empty if it did not.
+        held: directories that get no more entries for now, with the number of those that they have. They would fill the
+            index, and the other partitions of the log would wait too.
 
     Args:
         packs: the log.
@@ -75,6 +82,7 @@ class Upkeep:
         self._left_out: set[str] = set()  # directories that a merge left damaged entries out of
         self._tried: dict[str, float] = {}  # when the commit of a directory that is led elsewhere was last requested
         self.undeleted = self.unmerged = ""
+        self.held: dict[str, int] = {}
 
     def finish(self) -> None:
         """Use a merge that has ended."""
@@ -89,6 +97,7 @@ class Upkeep:
     def begin_again(self) -> None:
         """Forget a merge that no pack leads to: the log was read again."""
         self._merged_at = None
+        self._hold()
 
     def must_publish(self, now: float) -> bool:
         """Whether a pack without records is due: it leads to what a merge made, or lets objects be deleted."""
@@ -130,10 +139,10 @@ class Upkeep:
             log.warning("tail_not_deleted", message="repeated", log=self._packs.name, error=str(error))
 
     def _take_merged(self, plan: MergePlan, merged: Merged, error: Exception | None) -> None:
-        if error is None and (needed := _PACK_INDEXES + len(merged.indexes)) > MAX_OBJECTS:
+        if error is None and (why := _excess(merged.indexes)):
             error = IndexFull(
-                f"the index of its entries needs {needed} objects, and readers accept {MAX_OBJECTS}: give some topics "
-                "a log of their own (`tail.group`), or let their segments close earlier (`segment.bytes`, `segment.ms`)"
+                f"{why}: give some topics a log of their own (`tail.group`), or let their segments close earlier "
+                "(`segment.bytes`, `segment.ms`)"
             )
         self.unmerged = "" if error is None else f"{error}"
         if error is not None or plan.reads != self._packs.reads:
@@ -154,6 +163,16 @@ class Upkeep:
             self._left_out |= {entry.directory for entry in gone}
             self._damaged = {entry: times for entry, times in self._damaged.items() if entry not in gone}
             self._metrics.tail_merged_bytes.inc(merged.copied)
+            self._hold()
+
+    def _hold(self) -> None:
+        """Hold the partitions with the most entries while the log is crowded."""
+        before, self.held = self.held, {}
+        counts = Counter(row.directory for row in self._packs.rows)
+        if counts.total() > _CROWDED:
+            self.held = {name: count for name, count in counts.items() if count > _MOST_ENTRIES}
+        for name in self.held.keys() - before.keys():
+            log.warning("tail_held", message="until its segments close", directory=name, entries=self.held[name])
 
     def _note_commits(self, led_partitions: LedPartitions) -> None:
         """Note the commits of led partitions that have entries."""
@@ -194,6 +213,17 @@ class Upkeep:
             self._needed.note(name, commit)
         if error is not None:
             log.warning("tail_commits_not_read", message="repeated", log=self._packs.name, error=str(error))
+
+
+def _excess(indexes: Sequence[Listed]) -> str:
+    """Return why readers do not accept such indexes of merged objects, next to those of packs; empty if they do."""
+    if (needed := _PACK_INDEXES + len(indexes)) > MAX_OBJECTS:
+        return f"the index of its entries needs {needed} objects, and readers accept {MAX_OBJECTS}"
+    if sum(len(listed.rows) for listed in indexes) > _CROWDED:
+        unpacked = sum(unpacked_bytes(row) for listed in indexes for row in listed.rows)
+        if unpacked > _MOST_UNPACKED:
+            return f"the index of its entries has {unpacked} bytes, and {_MOST_UNPACKED} are the most"
+    return ""
 
 
 class _Work:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
-from ts_common.archive import tail_pack
+from ts_common.archive import tail_logs, tail_pack
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_logs import read_indexes
 from ts_common.archive.tail_pack import MOST_ABORTED, PackHead, encode_pack
+from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_common.store.contract import Body, IfAbsent, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
@@ -473,6 +474,21 @@ def test_a_log_gets_no_more_indexes_than_readers_accept(store: ObjectStore, monk
     assert tended.unmerged == ""
     log.put(1, (), ())
     assert len(rows_of(store)) == 200
+
+
+def test_an_agent_reads_no_hostile_log_and_puts_none(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is bounded as a reader's is, and readers accept what it puts."""
+    log = PackLog(store, KEYS, "1")
+    log.read()
+    log.put(1, [entry(f"t{number}-0", 0, b"x", number) for number in range(200)], [b"x"] * 200)
+    rows = [pack_log.Listed(None, log.packs[0].rows)]
+    assert upkeep._excess(rows) == ""
+    monkeypatch.setattr(upkeep, "_CROWDED", 100)
+    monkeypatch.setattr(upkeep, "_MOST_UNPACKED", 200 * 8 * 14)
+    assert "the index of its entries has 28" in upkeep._excess(rows)
+    monkeypatch.setattr(tail_logs, "MAX_UNPACKED", 100)
+    with pytest.raises(CorruptData, match="its indexes have more than 100 bytes"):
+        log.read()
 
 
 def test_a_full_index_leaves_the_log_usable(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.messages.observations import Answered, EarlyRequest, EpochFile, FormerCovered, LastEpoch, Listing
 from ts_uploader.messages.tasks import Position
 from ts_uploader.metrics.counters import Metrics
-from ts_uploader.tail import adoption, merging, shipper
+from ts_uploader.tail import adoption, merging, shipper, upkeep
 from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.live_log import LiveLog
 from ts_uploader.tail.pack_log import PackLog
@@ -275,6 +275,38 @@ def test_an_answer_that_is_missing_costs_no_request_to_the_store(
     monkeypatch.undo()
     assert shown(store, broker, partition) == logged(broker, partition)
     assert bounds_of(store, partition) == [(0, 2), (2, 4)]
+
+
+def test_a_partition_that_would_fill_the_index_waits_and_no_other_does(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its segments do not close. Once its commit moves on, and a grace later, it continues."""
+    monkeypatch.setattr(upkeep._Work, "begin", lambda _, run, take: take(run()))
+    for name, value in {"_CROWDED": 20, "_MOST_ENTRIES": 15}.items():
+        monkeypatch.setattr(upkeep, name, value)
+    for name, value in {"PACKS": 2, "_ALIKE": 2, "_FEWER": 2, "_LARGE_BYTES": 400}.items():
+        monkeypatch.setattr(merging, name, value)
+    stuck, other = broker.lead("stuck"), broker.lead("other")
+    agent = Agent(broker, store)
+    for _ in range(60):
+        broker.append(stuck, 1, size=50)  # entries that no merge joins
+        broker.append(other, 1)
+        agent.ship()
+    assert shown(store, broker, other) == logged(broker, other)
+    held = len(bounds_of(store, stuck))
+    assert 15 < held < 25
+    state = agent.shipper.state
+    assert state.unmerged.startswith(f"stuck-0 has {held} entries, and gets no more until its segments close: ")
+    assert state.lag_seconds > 0
+    broker.lead("stuck", next_offset=60)
+    agent.ship()
+    monkeypatch.setattr(agent.shipper._upkeep, "_needs", lambda row: row.end > 60 or row.directory != str(stuck))
+    for _ in range(8):
+        broker.append(stuck, 1, size=50)
+        broker.append(other, 1)
+        agent.ship()
+    assert agent.shipper.state.unmerged == ""
+    assert bounds_of(store, stuck)[-1][1] == 68
 
 
 def test_a_pack_waits_for_no_partition_whose_search_is_long(
