@@ -4,7 +4,6 @@ A batch job builds, never the agent: the keys of each segment are decompressed o
 run; a larger index is several runs, which `ts_reader.find.merging` merges later.
 """
 
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from ts_reader.find.rules import (
     identity_of,
     is_indexable,
 )
-from ts_reader.find.runs import Pairs, Run, joined, put_files, put_objects
+from ts_reader.find.runs import Pairs, Run, joined, new_name, put_files, put_objects
 from ts_reader.reading.segment_reader import SegmentReader
 
 PAIR_BYTES: Final = 5  # of the index, about
@@ -109,7 +108,7 @@ def build(
 
     def put() -> None:
         if entries:
-            name = run_name(time.strftime("%Y%m%d", time.gmtime(store.current_time())))
+            name = new_name(time.strftime("%Y%m%d", time.gmtime(store.current_time())))
             put_objects(store, f"{prefix}{name}/", entries, put_files(store, f"{prefix}{name}/", joined(pairs)))
             built.runs.append(name)
             entries.clear()
@@ -133,11 +132,6 @@ def build(
             put()
     put()
     return built
-
-
-def run_name(period: str) -> str:
-    """Return a new name of a run of a day, month or year."""
-    return f"{period}-{secrets.token_hex(4)}"
 
 
 def _read(reader: SegmentReader, copy: SegmentCopy, row: int, most_share: float) -> tuple[Entry, tuple[Int64s, Int64s]]:

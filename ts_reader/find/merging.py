@@ -15,7 +15,6 @@ import numpy as np
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_reader.decode.kernel_source import Int64s
-from ts_reader.find.building import run_name
 from ts_reader.find.rules import Entry, Identity
 from ts_reader.find.runs import (
     FILES,
@@ -24,6 +23,7 @@ from ts_reader.find.runs import (
     Run,
     joined,
     key_of_file,
+    new_name,
     period_of,
     put_file,
     put_objects,
@@ -105,7 +105,7 @@ def merge(
             if identity in chosen and chosen[identity][0] == number:
                 table[entry.row] = entries[identity].row
         new_rows.append(table)
-    name = run_name(period)
+    name = new_name(period)
     merged = partial(_merged, f"{prefix}{name}/", [*zip(runs, new_rows, strict=True)])
     put = (each or here(store))(merged, FILES)
     files = {digits: file for digits, file in zip(FILES, put, strict=True) if file is not None}
@@ -151,8 +151,13 @@ def listed(store: ObjectStore, prefix: str) -> Listing:
     Args:
         prefix: of the keys of the index.
     """
+    return by_run(prefix, store.list(prefix))
+
+
+def by_run(prefix: str, objects: Iterable[ObjectInfo]) -> Listing:
+    """Return the objects of each run of an index by its name, without objects of other names."""
     found: dict[str, list[ObjectInfo]] = {}
-    for info in store.list(prefix):
+    for info in objects:
         name, slash, _ = info.key.removeprefix(prefix).partition("/")
         if slash and period_of(name) is not None:
             found.setdefault(name, []).append(info)

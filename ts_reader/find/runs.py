@@ -16,6 +16,7 @@ each file: another file of that name is not used.
 import io
 import json
 import re
+import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -110,6 +111,11 @@ class Run:
     files: Mapping[str, tuple[int, str]]
     replaces: tuple[str, ...] = ()
     modified: float = field(default=0.0, compare=False)
+
+
+def new_name(period: str) -> str:
+    """Return a new name of a run of a day, month or year, as in 20261130."""
+    return f"{period}-{secrets.token_hex(4)}"
 
 
 def period_of(name: str) -> str | None:

@@ -183,6 +183,27 @@ TAIL_LEFT = FindingKind(
     "No action is needed: an agent of that broker deletes them. If the broker is removed and no commit is lost or "
     "damaged, delete them below tail/: they can have records of deleted topics.",
 )
+KEY_INDEX_DAMAGED = FindingKind(
+    "key-index-damaged",
+    _SUSPICIOUS,
+    "A run of an index of keys cannot be read, lacks a file, or has another file in its place. Look-ups read the "
+    "segments instead, so they need more time and return the same records.",
+    "Run tsctl find index: it indexes these segments again. If a run without a readable objects.parquet is reported "
+    "after that, delete its directory. If this repeats, find out which other program writes below find/.",
+)
+KEY_INDEX_LEFT = FindingKind(
+    "key-index-left",
+    _INFORMATION,
+    "A run of an index of keys is not finished, was merged into another one, or its incarnation has no object any "
+    "more, for more than a day. Look-ups do not use it.",
+    "Run tsctl find index: it deletes the run.",
+)
+KEY_INDEX_OLD = FindingKind(
+    "key-index-old",
+    _INFORMATION,
+    "A run of an index of keys names segments that the archive does not have. Look-ups ignore these entries.",
+    "No action is needed if retention removed them: a merge of the run leaves them out.",
+)
 SNAPSHOT_DAMAGED = FindingKind(
     "snapshot-damaged",
     _DAMAGED,

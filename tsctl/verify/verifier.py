@@ -53,6 +53,7 @@ from tsctl.verify.finding_kinds import (
 )
 from tsctl.verify.findings import Finding, joined_frozen
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
+from tsctl.verify.key_index_check import key_index_findings
 from tsctl.verify.lost_partitions import lost_partitions, read_high_watermarks
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, check_segment
@@ -152,6 +153,13 @@ class Verifier:
         if self._scope.all_topics:
             every = self._scope.depth is Depth.FULL
             self._findings += snapshot_findings(self._store, self._keys, self._clock(), every=every)
+            self._findings += key_index_findings(
+                self._store,
+                self._keys,
+                [keys for partitions in directories.partitions.values() for keys in partitions],
+                self._scope.depth,
+                self._clock(),
+            )
         self._work = []
         self.topics = frozenset({*directories.partitions, *directories.topics, *(known or ())})
         old = self._clock() - self._scope.stuck_seconds

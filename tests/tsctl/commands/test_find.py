@@ -175,7 +175,7 @@ def test_inputs_of_a_merge_stay_for_a_grace(archive: MadeArchive, run: Run) -> N
 
 
 @pytest.mark.parametrize("change", ["lost", "other"])
-def test_a_run_that_lost_a_file_is_replaced(archive: MadeArchive, run: Run, change: str) -> None:
+def test_r19_a_run_that_lost_a_file_is_replaced(archive: MadeArchive, run: Run, change: str) -> None:
     """Otherwise its segments would be read for ever; the next build has nothing to do."""
     run("find", "index", *named(archive), "--most-share", "9")
     (made,) = runs_of(archive)
