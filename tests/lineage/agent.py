@@ -7,8 +7,9 @@ name and its comparison are one step.
 
 from typing import NamedTuple
 
-from tests.lineage.clauses import Clause, Habit, Property, Violation
+from tests.lineage.clauses import Clause, Described, Habit, Property, Violation
 from tests.lineage.collector import FRESH
+from tests.lineage.erase_rules import EraseRule
 from tests.lineage.kafka import Epochs, Log, Moment, shared_end
 from tests.lineage.state import (
     Agent,
@@ -42,7 +43,7 @@ class Rules(NamedTuple):
     """The protocol rules, and what Kafka does."""
 
     history: tuple[Moment, ...]
-    clauses: frozenset[Clause]
+    clauses: frozenset[Described]
     habits: frozenset[Habit] = frozenset()
 
     def step(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
@@ -96,16 +97,22 @@ class Rules(NamedTuple):
 
     def _restored(self, commit: Commit, store: Store) -> LogStart:
         """A lost `log.start`: by its copy; without one, where the stored run begins."""
-        copy = store.copy
+        copy, erased = store.copy, self._erased(store)
         if copy is not None and Clause.COPY in self.clauses:
             offset = min(copy.offset, commit.next)
             if lineage_epoch(copy.lineage) < lineage_epoch(commit.lineage):
                 assert commit.lineage is not None
                 offset = min(copy.offset, commit.lineage.offset)
             floor = None if copy.floor is None else min(copy.floor, offset)
-            return LogStart(offset, commit.lineage, floor, 0, FRESH)
+            return LogStart(offset, commit.lineage, floor, 0, FRESH, erased)
         living = (offset for offset in range(commit.next) if lives(store.segments, commit.epochs, offset))
-        return LogStart(next(living, commit.next), commit.lineage)
+        return LogStart(next(living, commit.next), commit.lineage, None, 0, FRESH if erased else 0, erased)
+
+    def _erased(self, store: Store) -> int:
+        """`erased` of a `log.start` that was lost: the greater of listing and copy."""
+        greatest, copy = store.greatest, store.copy
+        listed = greatest.number if greatest is not None and EraseRule.LISTING_COUNTS in self.clauses else 0
+        return max(listed, copy.erased if copy is not None and EraseRule.COPY_COUNTS in self.clauses else 0)
 
     def _restore(self, epoch: int, agent: Agent, store: Store) -> Step:
         if store.log_start is not None or agent.log_start is None:
@@ -169,12 +176,14 @@ class Rules(NamedTuple):
     def _find_start(self, epoch: int, agent: Agent, store: Store) -> Step:
         log = self.history[agent.seen].log
         if store.log_start is None:
-            put = LogStart(min((segment.base for segment in store.segments), default=log.start), None)
+            erased = self._erased(store)
+            lowest = min((segment.base for segment in store.segments), default=log.start)
+            put = LogStart(lowest, None, None, 0, FRESH if erased else 0, erased)
             # Where nothing is archived another agent may ship meanwhile, and its commit be lost: that one is rebuilt.
             do = Do.TAKE_OVER if agent.replaces or store.segments else Do.REBUILD
             if agent.replaces is None and store.copy is not None and store.segments and Clause.COPY in self.clauses:
                 copy, do = store.copy, Do.REBUILD
-                put = LogStart(copy.offset, copy.lineage, copy.floor, 0, FRESH)
+                put = LogStart(copy.offset, copy.lineage, copy.floor, 0, FRESH, erased)
             over = STEPPED_BACK if self._steps_back(epoch, put) else agent._replace(do=do, log_start=put)
             written = store._replace(log_start=put, is_old=False, reclaimed=put.offset)
             return Step(f"PUT log.start: {put} (was absent)", written, over)
@@ -279,6 +288,7 @@ class Rules(NamedTuple):
         if read is None:
             return LogStart(held, commit.lineage)
         start, floor = min(read.offset, held), read.floor
+        erased = read.erased if EraseRule.AGENT_CARRIES in self.clauses else 0
         if Clause.AGENT_CARRIES_FLOOR not in self.clauses:
             floor = 0
         if Habit.DROPS_FLOOR in self.habits:
@@ -286,7 +296,8 @@ class Rules(NamedTuple):
         if floor is not None and Clause.AGENT_LOWERS_FLOOR in self.clauses:
             floor = min(floor, start)
         since = 0 if floor == start else read.since
-        return LogStart(start, commit.lineage, floor, since, FRESH if floor is not None or since else 0)
+        written = FRESH if floor is not None or since or erased else 0
+        return LogStart(start, commit.lineage, floor, since, written, erased)
 
     def _write_log_start(self, agent: Agent, store: Store) -> Step:
         """Protocol rule 5: on the ETag that was read."""

@@ -8,7 +8,8 @@ decides. The looks at holds and `log.start` before each few deletes are left out
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.lineage.clauses import Clause, Property, Violation
+from tests.lineage.clauses import Clause, Described, Property, Violation
+from tests.lineage.erase_rules import EraseRule
 from tests.lineage.state import Collect, Collector, Commit, Lineage, LogStart, Segment, Store, lives
 
 FRESH = 99
@@ -26,7 +27,7 @@ class Collected(NamedTuple):
 class Collecting(NamedTuple):
     """The rules of a collector."""
 
-    clauses: frozenset[Clause]
+    clauses: frozenset[Described]
 
     def steps(self, collector: Collector, store: Store, *, held: bool) -> Iterator[Collected]:
         """What a collector can do next.
@@ -78,7 +79,7 @@ class Collecting(NamedTuple):
         log_start, commit, copy = read.log_start, read.commit, read.copy
         assert log_start is not None
         assert commit is not None
-        start, lineage = log_start.offset, commit.lineage
+        start, lineage, erased = log_start.offset, commit.lineage, self._erased(log_start)
         floor = self._floor(read)
         known = self._known_floor(read, floor)
         label = f"GET the copy: {copy or 'absent'}; floor {floor}, "
@@ -90,14 +91,14 @@ class Collecting(NamedTuple):
             over = (matches or Clause.SAME_WRITE not in self.clauses) and store.is_copy_old
             over |= Clause.STORE_TIME not in self.clauses
             for target in [floor] if held else range(floor, start):
-                shown = LogStart(target, lineage, known, 0 if target == floor else log_start.since)
+                shown = LogStart(target, lineage, known, 0 if target == floor else log_start.since, 0, erased)
                 steps.append(self._shows(writes, store, f"{label}shows from {target}", shown))
             if not held and over:
                 goes = self._goes(read._replace(below=start), read.listed)
                 releases = writes._replace(listed=goes, commit=self._kept(commit), below=start)
                 steps.append(self._releases(releases, store, f"{label}deletes below {start}", lineage))
             if not held and not matches:
-                hidden = LogStart(start, lineage, known, FRESH)
+                hidden = LogStart(start, lineage, known, FRESH, 0, erased)
                 steps.append(self._hides(writes, store, f"{label}its grace begins here, hides up to {start}", hidden))
         else:
             is_own_copy = copy is not None and copy.lineage == lineage
@@ -106,10 +107,12 @@ class Collecting(NamedTuple):
                 self._check_shown(start, commit, read.listed & store.segments, store.copy)
             for target in range(start + 1, commit.next) if not held else ():
                 if lives(store.segments, commit.epochs, target):
-                    hidden = LogStart(target, lineage, known, FRESH)
+                    hidden = LogStart(target, lineage, known, FRESH, 0, erased)
                     steps.append(self._hides(writes, store, f"{label}hides up to {target}", hidden))
             if not is_own_copy and (left or copy is not None or log_start.floor is not None):
-                first = writes._replace(do=Collect.PUT_COPY, log_start=None, last=LogStart(start, lineage, known))
+                first = writes._replace(
+                    do=Collect.PUT_COPY, log_start=None, last=LogStart(start, lineage, known, 0, 0, erased)
+                )
                 steps.append(Collected(f"{label}the first copy of this lineage", store, first))
             waited = (store.is_copy_old and read.was_old) or Clause.LEFTOVERS_WAIT not in self.clauses
             if left and copy is not None and is_own_copy and copy.floor is not None and waited:
@@ -146,6 +149,9 @@ class Collecting(NamedTuple):
         if start and lives(stored, commit.epochs, start - 1) and not (copy and (copy.floor or 0) >= start):
             raise Violation(Property.R3, f"{start - 1} is stored, no floor is above it, and a hold does not show it")
 
+    def _erased(self, log_start: LogStart) -> int:
+        return log_start.erased if EraseRule.COLLECTOR_CARRIES in self.clauses else 0
+
     def _kept(self, commit: Commit) -> Commit | None:
         """The commit, for a listing after the writes."""
         return None if Clause.LIST_FIRST in self.clauses else commit
@@ -165,7 +171,8 @@ class Collecting(NamedTuple):
         return Collected(label, store, writes._replace(do=Collect.PUT_COPY_FIRST, first=first, next=shown, last=shown))
 
     def _releases(self, writes: Collector, store: Store, label: str, lineage: Lineage | None) -> Collected:
-        risen = LogStart(writes.below, lineage, writes.below)
+        assert writes.log_start is not None
+        risen = LogStart(writes.below, lineage, writes.below, 0, 0, self._erased(writes.log_start))
         if Clause.COPY_BEFORE_FLOOR not in self.clauses:
             return Collected(label, store, writes._replace(do=Collect.PUT_LOG_START, copy=None, next=risen))
         first = risen._replace(since=writes.copy.since if writes.copy else 0)
@@ -180,6 +187,8 @@ class Collecting(NamedTuple):
         if store.copy != collector.copy:
             return Collected("PUT the copy: refused", store, ended(collector))
         content = content._replace(written=FRESH)
+        if EraseRule.COPY_CARRIES not in self.clauses:
+            content = content._replace(erased=0)
         put = store._replace(copy=content, is_copy_old=False, released=max(store.released, collector.below))
         label = f"PUT the copy: {content}"
         if not is_first:

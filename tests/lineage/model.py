@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from tests.lineage.agent import BEGIN, STEPPED_BACK, Rules, Step
-from tests.lineage.clauses import ALL, Clause, Habit, Property, Violation
+from tests.lineage.clauses import ALL, Clause, Described, Habit, Property, Violation
 from tests.lineage.collector import Collected, Collecting, ended
+from tests.lineage.erase_rules import ALL_OF_ERASE
+from tests.lineage.eraser import Erase, Erased, Eraser, Erasing, begins, check_lists
 from tests.lineage.others import (
     Looked,
     begins_at,
     forged,
+    list_lost,
     lost,
     overwritten,
     reader_step,
@@ -24,6 +27,7 @@ from tests.lineage.state import (
     Collector,
     Commit,
     Do,
+    ErasedList,
     JavaCommit,
     LogStart,
     Read,
@@ -50,17 +54,22 @@ class Model:
     def __init__(
         self,
         scenario: Scenario,
-        clauses: frozenset[Clause] = ALL,
+        clauses: frozenset[Described] = ALL | ALL_OF_ERASE,
         habits: frozenset[Habit] = frozenset(),
         tolerated: frozenset[Property] = frozenset(),
     ) -> None:
         self.scenario, self.clauses, self.tolerated = scenario, clauses, tolerated
         self.rules = Rules(scenario.history, clauses, habits)
         self.collecting = Collecting(clauses)
+        self.erasing = Erasing(clauses)
+        self.requests = frozenset[tuple[int, int]]().union(
+            scenario.erased, *(each for of in scenario.erases for each in of)
+        )
         self.settled: set[tuple[int, Store]] = set()
         self._agent_step = cache(self._uncached_agent_step)
         self._collected = cache(self._uncached_collected)
         self._looked = cache(self._uncached_looked)
+        self._erases = cache(self._uncached_erases)
 
     def start(self) -> State:
         """Nothing is archived; or a Java uploader, or a leader's agent, shipped all that its leader closed."""
@@ -78,6 +87,10 @@ class Model:
             store = store._replace(log_start=begun, segments=store.segments - lost, reclaimed=released)
             if scenario.copy:
                 store = store._replace(copy=scenario.copy, released=scenario.copy.offset)
+            if scenario.erased:
+                named = begun._replace(written=1, erased=1)
+                lists = frozenset({ErasedList(1, tuple(sorted(scenario.erased)))})
+                store = store._replace(log_start=named, copy=named, lists=lists)
             agents[scenario.history[passed].epoch - 1] = agent._replace(log_start=store.log_start)
         if scenario.late is Do.COMMIT:
             agents[0] = Agent(Do.COMMIT, 0, Commit(0, 1, (), None, 0), LogStart(0, None))
@@ -91,10 +104,22 @@ class Model:
                 agents=tuple(agents),
                 collectors=tuple(Collector(Collect.LIST, runs) for runs in scenario.runs),
                 held=False,
-                reader=Reader(Read.COMMIT, 1) if scenario.reader else None,
+                reader=Reader(Read.COMMIT, 1, is_old=scenario.older) if scenario.reader else None,
                 faults=scenario.faults,
+                erasers=self._erasers(store),
+                erased=scenario.erased,
+                listed=scenario.erased,
             )
         )
+
+    def _erasers(self, store: Store) -> tuple[Eraser, ...]:
+        """Return the erasers; one that is late has read that there is no list."""
+        first = tuple(map(begins, self.scenario.erases))
+        if not self.scenario.late_eraser:
+            return first
+        (record,), *_ = first[-1].requests
+        late = first[-1]._replace(found=(record,), owed=frozenset({record}), log_start=store.log_start)
+        return *first[:-1], late._replace(do=Erase.PUT, list=ErasedList(1, (record,)))
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Each step that is possible, and where it leads.
@@ -122,7 +147,7 @@ class Model:
         return state._replace(agents=(*left, *agents[former:]))
 
     def _following(self, state: State) -> Iterator[tuple[str, State]]:
-        moment, store, agents, collectors, held, reader, faults = state
+        moment, store, agents, collectors, held, reader, faults, *_ = state
         if moment + 1 < len(self.scenario.history):
             yield f"Kafka: {self.scenario.stages[moment + 1]}", state._replace(moment=moment + 1)
         for number in range(self.scenario.history[moment].epoch):
@@ -144,19 +169,63 @@ class Model:
             if faults.ends and collector.do not in {Collect.LIST, Collect.READ_LOG_START}:
                 now = *others[0], ended(collector), *others[1]
                 yield f"collector {number} is killed", _less(state._replace(collectors=now), "ends")
-        looked = self._looked(reader, store) if reader is not None else None
-        if looked is not None:
-            yield looked.label, state._replace(reader=looked.reader)
-        # A grace is longer than any query. What a run decided before it can be late.
-        is_idle = reader is None or reader.do == Read.COMMIT
-        older = store._replace(
-            is_old=store.log_start is not None,
-            is_copy_old=store.copy is not None,
-            hidden=tuple(2 if each else 0 for each in store.hidden),
-        )
+        yield from self._erase(state)
+        yield from self._read(state)
+        # A grace is longer than any query. What a run decided before it can be late. Erasers wait for none.
+        is_idle = reader is None or reader.do == Read.COMMIT or not self.scenario.runs
+        older = store._replace(young=frozenset())
+        if self.scenario.runs:
+            older = older._replace(
+                is_old=store.log_start is not None,
+                is_copy_old=store.copy is not None,
+                hidden=tuple(2 if each else 0 for each in store.hidden),
+            )
         if is_idle and older != store:
             yield "a grace passes", state._replace(store=older)
         yield from self._faults(state)
+
+    def _read(self, state: State) -> Iterator[tuple[str, State]]:
+        """A step of the reader."""
+        reader = state.reader
+        if reader is None:
+            return
+        if reader.owed is None and self.requests:
+            reader = reader._replace(owed=state.erased)
+        try:
+            looked = self._looked(reader, state.store)
+        except Violation as violation:
+            if violation.broken != Property.E3 or not self._lost_a_list(state):
+                raise
+            yield "reader: error", state._replace(reader=None)
+            return
+        if looked is None:
+            return
+        if reader.do == Read.LOG_START and state.store.log_start is None and self.scenario.faults.lists:
+            looked = Looked("reader: no log.start", None)  # a documented limit: the list is lost too
+        yield looked.label, state._replace(reader=looked.reader)
+
+    def _erase(self, state: State) -> Iterator[tuple[str, State]]:
+        """A step of each eraser."""
+        for number, eraser in enumerate(state.erasers):
+            before, behind = state.erasers[:number], state.erasers[number + 1 :]
+            try:
+                found = self._erases(eraser, state.store, self.scenario.history[state.moment].log.end)
+            except Violation as violation:
+                if violation.broken != Property.E3 or not self._lost_a_list(state):
+                    raise
+                yield f"eraser {number}: stops", state._replace(erasers=(*before, begins(()), *behind))
+                continue
+            for one in found:
+                after = state._replace(store=one.store, erasers=(*before, one.eraser, *behind))
+                ended = after._replace(erased=state.erased | one.owed, listed=state.listed | one.listed)
+                yield f"eraser {number}: {one.label}", ended
+            if state.faults.erasers and eraser.do not in {Erase.READ_COMMIT, Erase.SEARCH}:
+                for left in (eraser.requests, eraser.requests[1:]):
+                    killed = _less(state._replace(erasers=(*before, begins(left), *behind)), "erasers")
+                    yield f"eraser {number} is killed, {len(left)} requests left", killed
+
+    def _lost_a_list(self, state: State) -> bool:
+        return state.faults.lists < self.scenario.faults.lists
 
     def _faults(self, state: State) -> Iterator[tuple[str, State]]:
         store, faults = state.store, state.faults
@@ -169,6 +238,7 @@ class Model:
             ("starts", start_lost(store) if faults.starts else ()),
             ("forged", forged(store) if faults.forged else ()),
             ("repairs", repaired(store, log) if faults.repairs else ()),
+            ("lists", list_lost(store) if faults.lists else ()),
         )
         for name, found in happen:
             for label, after in found:
@@ -182,15 +252,20 @@ class Model:
         return tuple(self.collecting.steps(collector, store, held=held))
 
     def _uncached_looked(self, reader: Reader, store: Store) -> Looked | None:
-        looked = reader_step(reader, store, self.clauses)
+        looked = reader_step(reader, store, self.clauses, self.requests)
         return looked and looked._replace(label=f"reader: {looked.label}")
 
+    def _uncached_erases(self, eraser: Eraser, store: Store, log_end: int) -> tuple[Erased, ...]:
+        return tuple(self.erasing.steps(eraser, store, log_end))
+
     def check(self, state: State) -> None:
-        """S2, S3 and S4: what the leader alone, started again, makes of a state.
+        """E2 and E3; S2, S3 and S4: what the leader alone, started again, makes of a state.
 
         Raises:
             Violation: of one of them.
         """
+        if self.requests and not self._lost_a_list(state):
+            check_lists(state.store, state.listed)
         key = state.moment, state.store
         if key not in self.settled:
             self._check_floor(state.store)
@@ -275,9 +350,9 @@ def _numbered(state: State) -> State:
     def of(content: LogStart | None) -> LogStart | None:
         if content is None:
             return None
-        offset, lineage, floor, since, by = content
+        offset, lineage, floor, since, by, erased = content
         numbers = written.setdefault(since, len(written)), written.setdefault(by, len(written))
-        return content if numbers == (since, by) else LogStart(offset, lineage, floor, *numbers)
+        return content if numbers == (since, by) else LogStart(offset, lineage, floor, *numbers, erased)
 
     def of_commit(commit: Commit | JavaCommit | None) -> Commit | JavaCommit | None:
         if not isinstance(commit, Commit):
@@ -299,7 +374,8 @@ def _numbered(state: State) -> State:
     collectors = tuple(_numbered_collector(each, of) for each in state.collectors)
     if reader is not None and reader.commit is not None:
         reader = reader._replace(commit=of_commit(reader.commit))
-    return State(state.moment, store, tuple(agents), collectors, state.held, reader, state.faults)
+    erasers = tuple(each._replace(log_start=of(each.log_start)) for each in state.erasers)
+    return State(state.moment, store, tuple(agents), collectors, state.held, reader, state.faults, erasers, *state[-2:])
 
 
 def _numbered_collector(collector: Collector, of: Callable[[LogStart | None], LogStart | None]) -> Collector:

@@ -1,10 +1,15 @@
-"""The others that read and write: a reader, a Java uploader, an intruder with an agent's rights, and loss."""
+"""The others that read and write: a reader, a Java uploader, an intruder with an agent's rights, and loss.
+
+A reader of a scenario with erasers lists `erased/` before it reads `log.start`. Then it reads the greatest list.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.lineage.clauses import Clause, Property, Violation
+from tests.lineage.clauses import Clause, Described, Property, Violation
 from tests.lineage.collector import FRESH
+from tests.lineage.erase_rules import EraseRule
+from tests.lineage.eraser import check_shown
 from tests.lineage.kafka import Log
 from tests.lineage.state import (
     Commit,
@@ -12,6 +17,7 @@ from tests.lineage.state import (
     LogStart,
     Read,
     Reader,
+    Records,
     Segment,
     Store,
     first_hole,
@@ -27,17 +33,29 @@ class Looked(NamedTuple):
     reader: Reader | None
 
 
-def reader_step(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Looked | None:
+def reader_step(reader: Reader, store: Store, clauses: frozenset[Described], requests: Records) -> Looked | None:
     """Reading rule 1, and what the reader then finds; None where there is nothing to read yet.
 
+    Args:
+        requests: what is erased at any time; empty without erasers.
+
     Raises:
-        Violation: the view has a hole.
+        Violation: the view has a hole, it shows what was erased, or the reader fails.
     """
     match reader.do:
         case Read.COMMIT:
             if store.commit is None:
                 return None
-            return Looked(f"GET offset.wm: {store.commit}", Reader(Read.LOG_START, reader.again, store.commit))
+            following = Read.LIST_ERASED if requests and not reader.is_old else Read.LOG_START
+            return Looked(f"GET offset.wm: {store.commit}", reader._replace(do=following, commit=store.commit))
+        case Read.LIST_ERASED:
+            listed = reader._replace(list=store.greatest)
+            label = f"list erased/: {store.greatest or 'none'}"
+            if reader.named < 0:
+                return Looked(label, listed._replace(do=Read.LOG_START))
+            return Looked(label, _with_named(listed, clauses))
+        case Read.GET_ERASED:
+            return _get_erased(reader, store, clauses)
         case Read.LOG_START:
             looked = _view(reader, store, clauses)
             begins = looked.reader.begins if looked.reader and looked.reader.do == Read.LIST else 0
@@ -48,6 +66,8 @@ def reader_step(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Loo
                 if hidden:
                     what = f"a reader begins at {begins}, {hidden} live: {commit}, log.start {store.log_start}"
                     raise Violation(Property.S2, what)
+            if requests and looked.reader is not None and looked.reader.do == Read.LIST:
+                return _with_erased(looked.label, looked.reader, store.log_start, clauses)
             return looked
         case Read.LIST:
             if isinstance(reader.commit, Commit):
@@ -56,10 +76,52 @@ def reader_step(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Loo
                 if hole is not None:
                     what = f"a reader of [{reader.begins}, {commit.next}) finds nothing at {hole}: {commit}"
                     raise Violation(Property.S1, what)
+                if requests:
+                    check_shown(reader, commit, store, requests, clauses)
             return Looked("list, read", None)
 
 
-def _view(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Looked:
+def _with_erased(label: str, reader: Reader, log_start: LogStart | None, clauses: frozenset[Described]) -> Looked:
+    """What a reader does next that has read `log.start`."""
+    named = log_start.erased if log_start is not None else 0
+    if not reader.is_old:
+        return Looked(label, _with_named(reader._replace(named=named), clauses))
+    if log_start is None or (named and EraseRule.VERSION_3 in clauses):
+        return Looked(f"{label}; error", None)  # without `log.start` nothing stops an older release
+    return Looked(label, reader)
+
+
+def _with_named(reader: Reader, clauses: frozenset[Described]) -> Reader:
+    """A reader that has listed, and has read which list `log.start` names."""
+    listed = reader.list.number if reader.list else 0
+    if reader.named > listed and EraseRule.NAMED_EXISTS in clauses:
+        return _lists_again(reader, clauses)
+    return reader._replace(do=Read.GET_ERASED if reader.list else Read.LIST)
+
+
+def _lists_again(reader: Reader, clauses: frozenset[Described]) -> Reader:
+    if not reader.tries or EraseRule.READS_AGAIN not in clauses:
+        raise Violation(Property.E3, f"a reader fails: log.start names {reader.named}, it listed {reader.list}")
+    return reader._replace(do=Read.LIST_ERASED, list=None, tries=reader.tries - 1)
+
+
+def _get_erased(reader: Reader, store: Store, clauses: frozenset[Described]) -> Looked:
+    """Read the list: the listed one; without a clause the one that `log.start` names, or another of its number."""
+    wanted = reader.list
+    assert wanted is not None
+    number = wanted.number if EraseRule.GREATEST in clauses else reader.named
+    others = (each for each in store.lists if each.number == number)
+    if EraseRule.LISTED_ETAG in clauses and EraseRule.GREATEST in clauses:
+        others = (each for each in store.lists if each == wanted)
+    if not number:
+        return Looked("reads no list", reader._replace(do=Read.LIST, list=None))
+    found = next(others, None)
+    if found is None:
+        return Looked(f"GET {number}.bin: 404 or another ETag", _lists_again(reader, clauses))
+    return Looked(f"GET {found}", reader._replace(do=Read.LIST, list=found))
+
+
+def _view(reader: Reader, store: Store, clauses: frozenset[Described]) -> Looked:
     log_start = store.log_start
     number, lineage = (log_start.offset, log_start.lineage) if log_start else (0, None)
     own = reader.commit.lineage if isinstance(reader.commit, Commit) else None
@@ -68,7 +130,8 @@ def _view(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Looked:
     other = lineage_epoch(lineage) == lineage_epoch(own) and Clause.SAME_LINEAGE in clauses
     if lineage_epoch(lineage) > lineage_epoch(own) or other:
         if reader.again:
-            return Looked(f"GET log.start: {log_start}; reads the commit again", Reader(Read.COMMIT, reader.again - 1))
+            again = reader._replace(do=Read.COMMIT, again=reader.again - 1, commit=None, list=None, named=-1)
+            return Looked(f"GET log.start: {log_start}; reads the commit again", again)
         return Looked(f"GET log.start: {log_start}; error", None)
     assert own is not None
     begins = min(number, own.offset)
@@ -118,6 +181,12 @@ def start_lost(store: Store) -> Iterator[tuple[str, Store]]:
     """`log.start` is lost."""
     if store.log_start is not None:
         yield "log.start is LOST", store._replace(log_start=None, is_old=False)
+
+
+def list_lost(store: Store) -> Iterator[tuple[str, Store]]:
+    """A list of erased offsets is lost."""
+    for each in sorted(store.lists):
+        yield f"{each} is LOST", store._replace(lists=store.lists - {each})
 
 
 def lost(store: Store) -> Iterator[tuple[str, Store]]:

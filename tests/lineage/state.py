@@ -1,10 +1,14 @@
 """What the model's states are made of: named tuples, since a search hashes millions of them."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.lineage.kafka import Epochs, Log
+
+if TYPE_CHECKING:
+    from tests.lineage.eraser import Eraser
 
 
 class Lineage(NamedTuple):
@@ -55,6 +59,7 @@ class LogStart(NamedTuple):
         floor: F: retention deleted nothing at or above it; None: unknown.
         since: the `written` of the write that last raised S; 0 where S is F.
         written: `writtenBy`; 0 without one. An ETag is a hash, so this number makes a write its own.
+        erased: the least list of erased offsets that exists; 0 without one.
     """
 
     offset: int
@@ -62,10 +67,34 @@ class LogStart(NamedTuple):
     floor: int | None = None
     since: int = 0
     written: int = 0
+    erased: int = 0
 
     def __str__(self) -> str:
         floor = "" if self.floor is None else f" floor {self.floor}"
-        return f"{self.offset}{floor}{of_lineage(self.lineage)}{f' since {self.since}' * bool(self.since)}"
+        since, erased = f" since {self.since}" * bool(self.since), f" erased {self.erased}" * bool(self.erased)
+        return f"{self.offset}{floor}{of_lineage(self.lineage)}{since}{erased}"
+
+
+class ErasedList(NamedTuple):
+    """`erased/<number>.bin`; its content is its ETag.
+
+    Attributes:
+        entries: erased offsets, ascending, each with the greatest epoch of its erased batches.
+    """
+
+    number: int
+    entries: tuple[tuple[int, int], ...]
+
+    def epoch(self, offset: int) -> int:
+        """The highest epoch of hidden batches at an offset; -1 without one."""
+        return dict(self.entries).get(offset, -1)
+
+    def has(self, wanted: Iterable[tuple[int, int]]) -> bool:
+        """Whether all of these are hidden."""
+        return all(self.epoch(offset) >= epoch for offset, epoch in wanted)
+
+    def __str__(self) -> str:
+        return f"{self.number}.bin ({' '.join(f'{offset}@{epoch}' for offset, epoch in self.entries)})"
 
 
 class Segment(NamedTuple):
@@ -110,6 +139,8 @@ class Store(NamedTuple):
         nonces: the number of commits written; 0 where the model numbers them again after each step.
         reclaimed: the greatest `log.start` that the retention policy could write in the live line.
         released: the greatest offset that a collector raised a floor to, because what is below was due.
+        lists: of erased offsets.
+        young: numbers of lists that were put less than a grace ago.
     """
 
     commit: Commit | JavaCommit | None = None
@@ -123,6 +154,13 @@ class Store(NamedTuple):
     nonces: int = 0
     reclaimed: int = 0
     released: int = 0
+    lists: frozenset[ErasedList] = frozenset()
+    young: frozenset[int] = frozenset()
+
+    @property
+    def greatest(self) -> ErasedList | None:
+        """The list that readers use; None without one."""
+        return max(self.lists, default=None)
 
 
 class Do(StrEnum):
@@ -207,11 +245,17 @@ class Collector(NamedTuple):
     below: int = 0
 
 
+Records = frozenset[tuple[int, int]]
+"""Records, each named by its offset and the epoch of its batch."""
+
+
 class Read(StrEnum):
     """What a reader does next."""
 
     COMMIT = "GET offset.wm"
+    LIST_ERASED = "list erased/"
     LOG_START = "GET log.start"
+    GET_ERASED = "GET the greatest list"
     LIST = "list, read"
 
 
@@ -222,12 +266,22 @@ class Reader(NamedTuple):
         again: how often it may read the commit again.
         commit: as read.
         begins: where its view begins.
+        is_old: whether its release is older than lists.
+        owed: what it may not show: the requests that had ended when it began.
+        list: the greatest as listed, later on as read.
+        named: the list that `log.start` names; -1 before that is read.
+        tries: how often it may list `erased/` again.
     """
 
     do: Read
     again: int
     commit: Commit | JavaCommit | None = None
     begins: int = 0
+    is_old: bool = False
+    owed: Records | None = None
+    list: ErasedList | None = None
+    named: int = -1
+    tries: int = 2
 
 
 class Faults(NamedTuple):
@@ -242,6 +296,8 @@ class Faults(NamedTuple):
         forged: an agent's identity writes any `log.start`.
         repairs: a segment that was deleted is put again.
         ends: a collector is killed.
+        erasers: an eraser is killed.
+        lists: a list of erased offsets is lost.
     """
 
     kills: int = 0
@@ -252,10 +308,15 @@ class Faults(NamedTuple):
     forged: int = 0
     repairs: int = 0
     ends: int = 0
+    erasers: int = 0
+    lists: int = 0
 
 
 class State(NamedTuple):
-    """All of it; `moment` is an index into Kafka's history, `agents` are those of the epochs from 1 on."""
+    """All of it; `moment` is an index into Kafka's history, `agents` are those of the epochs from 1 on.
+
+    `erased` has the records of the erasures that have ended, and `listed` their entries.
+    """
 
     moment: int
     store: Store
@@ -264,6 +325,9 @@ class State(NamedTuple):
     held: bool
     reader: Reader | None
     faults: Faults
+    erasers: tuple["Eraser", ...] = ()
+    erased: Records = frozenset()
+    listed: Records = frozenset()
 
 
 def listed(epochs: Epochs) -> str:
