@@ -17,6 +17,7 @@ from ts_common.archive.snapshots import ClusterSnapshot, GroupsSnapshot
 from ts_common.archive.table_claims import TableClaims
 from ts_tables.claims.state import TableState
 from ts_tables.plain.entries import Contents, LedgerEntry
+from tsctl.seal.leaves import Head, Seal
 
 KEY = "some/key.json"
 FIRST_LINE = b"0" * 19 + b"5\n"  # of a commit and of `log.start`
@@ -78,6 +79,15 @@ _RESTORED = (
     b'"directory":"orders","partitions":{"0":{"end":1000,"lineage":null,"epochs":[[5,0]],'
     b'"ended":[[4711,3,990,"abort"]]},"10":{"end":5,"lineage":[1,5,5],"epochs":[],"ended":[]}}}}}\n'
 )
+_HEAD = (
+    b'{"version":1,"seal":2,"cluster":"prod","location":"s3://a/b","time":5,"leaves":2,"root":"%b","previous":"%b",'
+    b'"key":"%b"}'
+) % (b"0" * 64, b"1" * 64, b"2" * 64)
+_SIGNED_SEAL = (
+    b'{"version":1,"head":"x","signature":"%b","leaves":[{"kind":"log","key":"prod/t-0/00000000000000000005.log",'
+    b'"version":"v","size":5,"sha256":"%b","base":5,"end":7,"epochs":[[1,5]]},'
+    b'{"kind":"retired","key":"prod/t-0/00000000000000000000.log","by":"floor 5"}]}\n'
+) % (b"3" * 128, b"4" * 64)
 OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "commit": (_COMMIT, lambda data: decode_commit(FIRST_LINE + data, KEY)),
     "log-start": (b'{"version":2,"lineage":[1,5,5]}\n', lambda data: decode_log_start(FIRST_LINE + data, KEY)),
@@ -111,6 +121,8 @@ OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
         lambda data: StoredGroup.decode(data, KEY, group="g"),
     ),
     "restored": (_RESTORED, lambda data: Restored.decode(data, KEY)),
+    "signed seal": (_SIGNED_SEAL, lambda data: Seal.decode(data, KEY)),
+    "head of a signed seal": (_HEAD, lambda data: Head.decode(data, KEY)),
     "seal": (
         b'{"version":1,"nonce":"x","lineage":[1,5,5],"sealed":[[0,5,"0-5.1a2b3c4d.seal"]],"open":{"t":[5,7]}}\n',
         lambda data: SealJson.decode(data, KEY),

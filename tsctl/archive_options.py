@@ -41,6 +41,14 @@ TopicsArgument = Annotated[
 PartitionsOption = Annotated[
     str | None, typer.Option("--partition", "-p", help="Numbers and ranges, as in 0,3-5; default: all.")
 ]
+PublicKeysOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--public-key",
+        help="PEM file of a public key whose seals count; repeatable. No key is read from the archive.",
+        metavar="FILE",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 

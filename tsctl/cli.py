@@ -41,6 +41,8 @@ _COMMANDS: Final = {
     "sql": ("sql", "sql"),
     "tables": ("tables", "tables"),
     "hold": ("hold", "hold"),
+    "seal": ("seal", "seal"),
+    "prove": ("prove", "prove"),
     "meta": ("meta", "meta"),
     "status": ("status", "status"),
     "cost": ("cost", "cost"),

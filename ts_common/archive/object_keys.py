@@ -27,6 +27,7 @@
     ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
     ts-uploader~cluster~<cluster>/tail/<log>/packs/<12 hex>            a pack of the live tail; merged/<n>-<nonce>
     ts-uploader~cluster~<cluster>/find/<topic>[~<topic id>]/<run>/     an index of keys: <xx>.parquet, objects.parquet
+    ts-uploader~cluster~<cluster>/seals/<n>.json                       signed hashes of what the archive has; <n>.tsr
     ts-uploader~cluster~<cluster>/restored.json                        which topics a restore continued from elsewhere
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
@@ -69,6 +70,8 @@ TAIL_DIRECTORY = "tail/"
 PACKS_DIRECTORY = "packs/"
 FIND_DIRECTORY = "find/"
 REPAIRS_DIRECTORY = "repairs/"
+SEALS_DIRECTORY = "seals/"
+ERASURES_DIRECTORY = "erasures/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
@@ -378,6 +381,24 @@ class ClusterKeys:
         """Return the group whose committed offsets have this key; None for any other key."""
         group = unquote(key.removeprefix(self.groups).removesuffix(".json"))
         return group if self.offsets_of(group) == key else None
+
+    @property
+    def seals(self) -> str:
+        """The common prefix of all seals, and of their timestamp tokens; agents may not write below it."""
+        return self.cluster_prefix + SEALS_DIRECTORY
+
+    def seal(self, number: int) -> str:
+        """Return the key of a seal."""
+        return f"{self.seals}{number}.json"
+
+    def seal_token(self, number: int) -> str:
+        """Return the key of the timestamp token of a seal."""
+        return f"{self.seals}{number}.tsr"
+
+    @property
+    def erasures(self) -> str:
+        """The common prefix of the records of erasures; agents may not write below it."""
+        return self.cluster_prefix + ERASURES_DIRECTORY
 
     @property
     def holds(self) -> str:

@@ -118,7 +118,7 @@ def get(
     if problems:
         raise ConfigurationError(SOURCE, problems)
     name, numbers = given.name(), parse_partitions(partition)
-    query = _query(name, topic, asked)
+    query = range_query(name, topic, asked)
     written: list[dict[str, object]] = []
     is_whole = True
     with open_archive(name, output.warn) as archive, _files_of_ours(directory):
@@ -149,7 +149,7 @@ def get(
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _query(name: ArchiveName, topic: str, asked: Mapping[str, Any]) -> Query:
+def range_query(name: ArchiveName, topic: str, asked: Mapping[str, Any]) -> Query:
     """Return the query of a range of a topic."""
     given = Given(asked, SOURCE, WORDING)
     return Query(

@@ -1,15 +1,22 @@
 """`tsctl verify`: checks that an archive is complete and undamaged."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import ConfigurationError
 from ts_common.option_groups import with_groups
+from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
+from ts_reader.options.archive_name import SOURCE
 from tsctl.archive_options import (
     ArchiveOptions,
     JsonOption,
+    PublicKeysOption,
 )
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, iso, size
@@ -20,11 +27,15 @@ from tsctl.verify.findings import Finding
 from tsctl.verify.run import (
     CheckOptions,
     ClusterOptions,
+    Further,
     Verification,
+    Wants,
     parse_severity,
     run_verification,
 )
+from tsctl.verify.segment_check import Depth
 
+_KNOWN: Final = re.compile("([1-9][0-9]{0,8}):([0-9a-f]{64})", re.ASCII)
 _COLUMNS: Final = ("SEVERITY", "CODE", "WHERE", "FROM", "TO", "FOUND", "KEY")
 _SIDES: Final = ("PARTITION", "CLUSTER FROM", "CLUSTER TO", "STORE FROM", "STORE TO", "BEHIND")
 
@@ -50,6 +61,18 @@ def verify(
             help="Remove tokens of repairs older than --in-flight-hours from seal.json; no repair may be in progress.",
         ),
     ] = False,
+    sealed: Annotated[
+        bool,
+        typer.Option(
+            "--sealed",
+            help="Also compare with the seals; with --depth full, or without versions in the store, by every byte.",
+        ),
+    ] = False,
+    public_keys: PublicKeysOption = None,
+    known: Annotated[
+        list[str] | None,
+        typer.Option("--known-seal", help="SHA-256 of a head, kept elsewhere; repeatable.", metavar="N:SHA256"),
+    ] = None,
     *,
     check: CheckOptions,
     beside: ClusterOptions,
@@ -60,7 +83,10 @@ def verify(
     least, shown = parse_severity("--fail-on", fail_on), parse_severity("--severity", severity)
     name = given.name()
     output = Output(as_json, name.whole)
-    found = run_verification(name, check, output, beside, removes_tokens=remove_tokens)
+    compare = _comparing(check, public_keys or (), known or ()) if sealed else None
+    if compare is None and (public_keys or known):
+        raise ConfigurationError(SOURCE, ["--public-key and --known-seal are for --sealed"])
+    found = run_verification(name, check, output, beside, removes_tokens=remove_tokens, further=compare)
     selected = [finding for finding in found.findings if finding.severity >= shown]
     if as_json:
         fields = {**as_fields(found), "findings": [finding.as_json() for finding in selected]}
@@ -69,6 +95,30 @@ def verify(
         _say(output, found, selected, each=each)
     if any(finding.severity >= least for finding in found.findings):
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _comparing(check: CheckOptions, public_keys: Sequence[Path], known: Sequence[str]) -> Further:
+    """Return the comparison with the seals, of each store."""
+    from tsctl.seal.checking import SealedScope, check_sealed  # noqa: PLC0415  (only --sealed needs cryptography)
+    from tsctl.seal.signing import read_accepted  # noqa: PLC0415
+
+    problems = [] if public_keys else ["--public-key is missing: which seals count?"]
+    matches = [_KNOWN.fullmatch(each) for each in known]
+    problems += [
+        f"--known-seal={text}: expected a number and a SHA-256, as in 7:0123..."
+        for text, match in zip(known, matches, strict=True)
+        if match is None
+    ]
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    heads = {int(match[1]): match[2] for match in matches if match is not None}
+    accepted = read_accepted(public_keys)
+
+    def compare(store: ObjectStore, keys: ClusterKeys, wants: Wants) -> Iterator[Finding]:
+        hashes, before = check.depth is Depth.FULL, store.current_time() - check.in_flight_hours * 3600
+        return check_sealed(store, keys, SealedScope(accepted, heads, wants, hashes, before))
+
+    return compare
 
 
 def _say(output: Output, found: Verification, selected: Sequence[Finding], *, each: bool) -> None:

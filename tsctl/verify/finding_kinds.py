@@ -450,6 +450,36 @@ RECORDS_DIFFER = FindingKind(
     "Store and cluster have different records at an offset, or only one of them has a record there.",
     "Keep both, and find the right one. Check whether an unclean election is the cause.",
 )
+
+# Kinds that only `--sealed` finds.
+SEALED_MISSING = FindingKind(
+    "sealed-missing",
+    _LOSS,
+    "A seal has an object that no longer exists, and no later seal explains that.",
+    "If the bucket has the version that the finding names, put it back: see 'Putting an object back' in "
+    "docs/repair.md. Find what removed it.",
+)
+OVERWRITTEN = FindingKind(
+    "overwritten",
+    _DAMAGED,
+    "An object has other bytes than when it was sealed, or a later version that no seal has. Readers read that one.",
+    "Put back the version that the finding names: see 'Putting an object back' in docs/repair.md. Find what wrote "
+    "the other.",
+)
+SEAL_BROKEN = FindingKind(
+    "seal-broken",
+    _DAMAGED,
+    "A seal is missing, damaged, signed by a key that --public-key does not name, or does not continue the one "
+    "before. What only it has is not proven.",
+    "Give the public keys of all sealers. Put the seal back from its versions. Then look for who may write below "
+    "seals/.",
+)
+UNSEALED = FindingKind(
+    "unsealed",
+    _SUSPICIOUS,
+    "Segments are older than --in-flight-hours, committed, and in no seal that counts.",
+    "Run tsctl seal run: once a day is enough. Its message names what it leaves out.",
+)
 LIFECYCLE_HARM = FindingKind(
     "lifecycle-harm",
     _SUSPICIOUS,

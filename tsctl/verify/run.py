@@ -13,7 +13,7 @@ import typer
 
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.unsealing import remove_tokens
 from ts_common.errors import (
     ConfigurationError,
@@ -57,6 +57,8 @@ CommandConfigOption = Annotated[
 
 
 _PRINTED_EVERY_SECONDS: Final = 10.0
+Wants = Callable[[str, int | None], bool]
+Further = Callable[[ObjectStore, ClusterKeys, Wants], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +132,13 @@ def run_verification(
     beside: ClusterOptions | None = None,
     *,
     removes_tokens: bool = False,
+    further: Further | None = None,
 ) -> Verification:
     """Check an archive.
 
     Args:
         removes_tokens: whether the tokens that are found are removed.
+        further: another check of each store; called with a predicate for topics and partitions in scope.
 
     Raises:
         QueryError: the archive has no objects under these entropy bits, or no such topic or partition.
@@ -158,6 +162,8 @@ def run_verification(
             findings += found.all_findings
             if removes_tokens:
                 _remove_tokens(store, found.all_findings, store.current_time() - wanted.in_flight_hours * 3600, output)
+            if further is not None:
+                findings += further(store, name.keys, _wants(name, wanted, endpoint))
             known |= verifier.topics
             held |= verifier.partitions
         if cluster is None:
@@ -249,15 +255,9 @@ def _stores(name: ArchiveName) -> Iterator[list[tuple[Endpoint, ObjectStore]]]:
 def _verify(
     name: ArchiveName, wanted: CheckOptions, endpoint: Endpoint, store: ObjectStore, output: Output
 ) -> tuple[Verified, Verifier]:
-    choose = chooser(wanted.topics or ())
-
-    def wants(topic: str, partition: int | None) -> bool:
-        right = partition is None or _in_scope(wanted, partition)
-        return right and choose(topic) and name.lies_in(topic, endpoint)
-
     scope = Scope(
         wanted.depth,
-        wants,
+        _wants(name, wanted, endpoint),
         all_topics=not wanted.topics and wanted.partitions is None,
         in_flight_seconds=wanted.in_flight_hours * 3600,
         stuck_seconds=name.stuck_after_seconds,
@@ -269,6 +269,16 @@ def _verify(
     with output.progress("partitions", total) as advance:
         progress.begin(total, advance)
         return verifier.run(), verifier
+
+
+def _wants(name: ArchiveName, wanted: CheckOptions, endpoint: Endpoint) -> Wants:
+    choose = chooser(wanted.topics or ())
+
+    def wants(topic: str, partition: int | None) -> bool:
+        right = partition is None or _in_scope(wanted, partition)
+        return right and choose(topic) and name.lies_in(topic, endpoint)
+
+    return wants
 
 
 def _remove_tokens(store: ObjectStore, findings: Sequence[Finding], before: float, output: Output) -> None:
