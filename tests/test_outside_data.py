@@ -18,8 +18,9 @@ SHELLS = {"subprocess", "pty", "commands"}
 OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 # The one parser of JSON from programs; and one for operators' input: Spark's options.
 # Values of records are parsed by orjson first; then some once more, with all digits of their numbers.
-# `tsctl sql` parses what DuckDB serialised.
+# `tsctl sql` parses what DuckDB serialised. The verifier of a folder is a program of its own: `tsctl` only copies it.
 PARSES_JSON = {
+    "tsctl/seal/folder_verifier.py",
     "ts_common/json_objects.py",
     "ts_reader/options/value_types.py",
     "ts_reader/schemas/json_values.py",
@@ -35,6 +36,7 @@ RUNS_PROGRAMS = {
     "ts_reader/execution/process_pool.py",
     "ts_tables/marks.py",  # the command of the operator, without a shell
     "tsctl/drill/broker.py",
+    "tsctl/seal/folder_verifier.py",  # openssl, on the host of an auditor
 }
 # Between a process and the workers that it started, on a socket pair without a name; and a Spark driver and executors.
 PICKLES = {"ts_reader/execution/worker_messages.py", "ts_tables/engines/spark/engine.py"}

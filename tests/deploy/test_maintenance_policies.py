@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from dev.local.stores.moto import MotoServer
 from tests.deploy.identities import BUCKET, DEPLOY, ENDED, KEYS, LOCATION, As, archive_of_one_topic, document, removed
 from tests.docs.commands import blocks, commands
+from tests.tsctl.seal.sealed import Keys
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
 from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, PROBE_NAME, PartitionKeys, SegmentName
 from ts_common.archive.small_objects import (
@@ -325,6 +326,37 @@ def test_a_finder_keeps_an_index_and_changes_nothing_else(store_as: As, capfd: p
         assert not removed(written[-1])
     store_as("finder")
     assert removed(written[-1])
+
+
+def test_a_sealer_signs_and_an_auditor_verifies_and_neither_changes_anything_else(
+    store_as: As, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """`tsctl seal`, `verify --sealed` and `prove` send their requests; an agent may not write a seal."""
+    store_as("uploader")
+    archive_of_one_topic("sealed").store.close()
+    made = Keys(tmp_path)
+    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    public = ["--public-key", str(made.public), *named]
+    run = ["seal", "run", "--key", str(made.private), *named]
+    assert run_tsctl(run) == ExitCode.REFUSED
+    capfd.readouterr()
+    sealer = store_as("sealer")
+    assert run_tsctl(run) == ExitCode.FINE, capfd.readouterr()
+    key, segment = KEYS.seal(1), KEYS.partition(TopicPartition("sealed", 0)).segment(SegmentName(0))
+    assert sealer.get(key)[0]
+    store_as("auditor")
+    assert run_tsctl(run) == ExitCode.FINE, capfd.readouterr()  # nothing is new, so nothing is written
+    assert run_tsctl(["verify", "sealed", "--sealed", "--depth", "full", *public]) == ExitCode.FINE, capfd.readouterr()
+    folder = str(tmp_path / "proof")
+    assert run_tsctl(["prove", folder, "--topic", "sealed", *public]) == ExitCode.FINE, capfd.readouterr()
+    for user in ("uploader", "auditor", "sealer"):
+        store = store_as(user)
+        assert not removed(key), user
+        assert not removed(segment), user
+        for other in (segment, KEYS.layout, *([] if user == "sealer" else [KEYS.seal(2)])):
+            if user != "uploader" or other == KEYS.seal(2):
+                with pytest.raises(AccessDenied):
+                    store.put(other, b"x", condition=IfAbsent())
 
 
 def test_holds_and_runs_are_put_only_if_absent() -> None:

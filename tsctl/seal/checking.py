@@ -17,7 +17,15 @@ from tsctl.seal.chain import read_chain
 from tsctl.seal.inventory import Listed, candidates, committed_below, hash_of, list_latest, opened
 from tsctl.seal.leaves import Leaf, LeafKind
 from tsctl.seal.signing import AcceptedKey
-from tsctl.verify.finding_kinds import FROZEN, OVERWRITTEN, SEAL_BROKEN, SEALED_MISSING, UNSEALED, FindingKind
+from tsctl.verify.finding_kinds import (
+    ADDED_LATER,
+    FROZEN,
+    OVERWRITTEN,
+    SEAL_BROKEN,
+    SEALED_MISSING,
+    UNSEALED,
+    FindingKind,
+)
 from tsctl.verify.findings import Finding
 from tsctl.verify.inventory import find_partitions
 
@@ -51,9 +59,11 @@ def check_sealed(store: ObjectStore, keys: ClusterKeys, scope: SealedScope) -> I
         StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
     state: dict[str, Leaf] = {}
+    first: dict[str, int] = {}  # by key: the seal that has the object first
     for seal in read_chain(store, keys, scope.accepted, scope.known):
         yield from (Finding(SEAL_BROKEN, f"seal {seal.number}", each, seal.key) for each in seal.problems)
         state |= {leaf.key: leaf for leaf in seal.leaves}
+        first = dict.fromkeys((leaf.key for leaf in seal.leaves), seal.number) | first
     by_directory: dict[str, list[Leaf]] = {}
     for leaf in state.values():
         if leaf.kind.is_object:
@@ -64,6 +74,7 @@ def check_sealed(store: ObjectStore, keys: ClusterKeys, scope: SealedScope) -> I
             if scope.wants(partition.partition.topic, partition.partition.partition):
                 objects = list_latest(store, partition.prefix)
                 yield from _compared(store, partition.directory, known, objects, scope)
+                yield from _added_later(partition.directory, known, first)
                 yield from _unsealed(store, partition, state, objects, scope)
     for prefix, leaves in by_directory.items():
         where = prefix.rstrip("/").rpartition("/")[2]
@@ -118,6 +129,19 @@ def _way_back(store: ObjectStore, leaf: Leaf) -> str:
     if leaf.version is not None and any((v.info.key, v.id) == (leaf.key, leaf.version) for v in versions):
         return f"put back version {leaf.version}"
     return "the store does not list the sealed version"
+
+
+def _added_later(where: str, leaves: Iterable[Leaf], first: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield a finding for each segment that a later seal has than another one with offsets of it."""
+    logs = [leaf for leaf in leaves if leaf.kind is LeafKind.LOG and leaf.base is not None and leaf.end is not None]
+    furthest: Leaf | None = None
+    for leaf in sorted(logs, key=lambda leaf: (leaf.base or 0, leaf.end or 0)):
+        if furthest is not None and (leaf.base or 0) < (furthest.end or 0) and first[leaf.key] != first[furthest.key]:
+            earlier, later = sorted((leaf, furthest), key=lambda each: first[each.key])
+            detail = f"first in seal {first[later.key]}; {earlier.key} is in seal {first[earlier.key]}"
+            yield Finding(ADDED_LATER, where, detail, later.key, later.base, later.end)
+        if furthest is None or (leaf.end or 0) > (furthest.end or 0):
+            furthest = leaf
 
 
 def _unsealed(

@@ -89,7 +89,7 @@ def check_chain(folder: Path, keys: list[str], known: dict[int, str], tsa_ca: st
 
 def check_leaves(folder: Path, proof: Any, heads: dict[int, Any]) -> int:
     """Check each leaf and its file, and what the segments cover; return the number of files."""
-    covered: dict[str, list[tuple[int, int]]] = {}
+    covered: dict[str, list[tuple[int, int, int]]] = {}
     files = 0
     for entry in proof["leaves"]:
         leaf, head, name = json.loads(entry["leaf"]), heads.get(entry["seal"]), entry["file"]
@@ -110,11 +110,13 @@ def check_leaves(folder: Path, proof: Any, heads: dict[int, Any]) -> int:
                 continue
             files += 1
             directory = leaf["key"].split("/")[-3 if leaf["kind"] == "gap" else -2]
-            covered.setdefault(directory, []).append((leaf["base"], leaf.get("end") or leaf["base"]))
+            covered.setdefault(directory, []).append((leaf["base"], leaf.get("end") or leaf["base"], entry["seal"]))
     for part in proof["partitions"]:
-        at = part["from"]
-        for base, end in sorted(covered.get(part["directory"], [])):
-            at = max(at, end) if base <= at else at
+        at, before = part["from"], (0, 0)
+        for base, end, seal in sorted(covered.get(part["directory"], [])):
+            if base < before[0] and seal != before[1]:
+                print(f"added later: seals {before[1]} and {seal} have offset {base} of {part['directory']}")  # noqa: T201
+            at, before = max(at, end) if base <= at else at, max(before, (end, seal))
         if at < part["to"]:
             problem(f"{part['directory']}: no right file has the offsets from {at} to {part['to']}")
     return files

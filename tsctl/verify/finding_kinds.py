@@ -480,6 +480,13 @@ UNSEALED = FindingKind(
     "Segments are older than --in-flight-hours, committed, and in no seal that counts.",
     "Run tsctl seal run: once a day is enough. Its message names what it leaves out.",
 )
+ADDED_LATER = FindingKind(
+    "added-later",
+    _INFORMATION,
+    "A segment was sealed after another one with the same offsets. An election that lost records, a repair or a "
+    "forgery can be the cause. Readers use one of the two, by their leader epochs.",
+    "If no election and no repair explains it, compare the two: tsctl prove writes both.",
+)
 LIFECYCLE_HARM = FindingKind(
     "lifecycle-harm",
     _SUSPICIOUS,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dev.local.stores.s3 import S3Server
-from tests.made_archive import MadeArchive
+from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import keep_last, run_in, ship
 from tests.tsctl.running import Run
 from tests.tsctl.seal.sealed import Keys, read_seal, root_of, seal, signed_again, write_seal
@@ -47,7 +47,7 @@ class Check:
         given = ("--sealed", "--public-key", (keys or self._keys).public, *arguments)
         document = self._run("verify", *given, *named).document
         self.details = [each["detail"] for each in document["findings"]]
-        codes = {"seal-broken", "overwritten", "sealed-missing", "unsealed"}
+        codes = {"seal-broken", "overwritten", "sealed-missing", "unsealed", "added-later"}
         found = [each for each in document["findings"] if each["code"] in codes]
         return sorted((each["code"], (each["key"] or "").rpartition("/")[2]) for each in found)
 
@@ -104,6 +104,19 @@ def test_a_committed_segment_without_a_seal_is_named(check: Check, archive: Made
     assert "2 objects in no seal, from offset 60 on" in check.details
     seal(archive, keys)
     assert check() == []
+
+
+def test_a_segment_that_was_added_to_sealed_offsets_is_named(check: Check, archive: MadeArchive, keys: Keys) -> None:
+    """A variant of a later leader epoch, which readers prefer; two copies of one seal are no finding."""
+    archive.put_segment("t", 10, batches((10, 20), epoch=1, value=b"lost"), variant=True)
+    seal(archive, keys)
+    assert check() == []
+    archive.put_segment("t", 30, batches((30, 40), epoch=9, value=b"forged"), variant=True)
+    (unsealed,) = check()
+    assert unsealed[0] == "unsealed"
+    seal(archive, keys)
+    ((code, name),) = check()
+    assert (code, name.startswith(f"{30:020d}.e9.")) == ("added-later", True)
 
 
 LEAF_CHANGES: dict[str, Callable[[Fields], object]] = {

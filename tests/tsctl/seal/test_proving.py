@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.made_archive import MadeArchive
+from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import keep_last, run_in, ship
 from tests.tsctl.running import Run
 from tests.tsctl.seal.sealed import Keys, seal, signed_again, verify_folder
@@ -207,6 +207,17 @@ def test_what_retention_or_an_overwrite_did_is_in_the_folder(
     assert (whole.code, "t-0" in whole.err) == (1, True)  # offsets below log.start are lost to readers
     code, said = verify_folder(tmp_path / "all", "--public-key", keys.public)
     assert (said.count("retired: prod/t-0/"), said.count("log: prod/t-0/")) == (2, 2), said
+
+
+def test_a_copy_that_was_added_later_is_shown(run: Run, archive: MadeArchive, keys: Keys, tmp_path: Path) -> None:
+    """The folder has both copies of the offsets, and the verifier names the two seals."""
+    seal(archive, keys)
+    archive.put_segment("t", 30, batches((30, 40), epoch=9, value=b"forged"), variant=True)
+    seal(archive, keys)
+    named = ("--url", archive.location, "--cluster", "prod", "--public-key", keys.public)
+    assert run("prove", tmp_path / "proof", "--topic", "t", "--from", 30, "--to", 40, *named).code == 0
+    code, said = verify_folder(tmp_path / "proof", "--public-key", keys.public)
+    assert (code, said.splitlines()[0]) == (0, "added later: seals 1 and 2 have offset 30 of t-0")
 
 
 def test_a_folder_is_not_written_over_and_not_of_unsealed_segments(
