@@ -29,11 +29,10 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader.decode.hashed_key import hashed
-from ts_reader.find.building import run_name
 from ts_reader.find.lookup import KeyLookup
 from ts_reader.find.merging import mergeable
 from ts_reader.find.rules import PARTS, Certificate, Entry, Identity, identity_of
-from ts_reader.find.runs import FILES, Pairs, Run, file_of, put_file, put_objects
+from ts_reader.find.runs import FILES, Pairs, Run, file_of, new_name, put_file, put_objects
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Query, Subscription
 from ts_reader.reading.topics import read_topics
@@ -81,13 +80,13 @@ def nightly() -> Iterator[list[Kept]]:
         now = _FROM + night * _NIGHT
         replaced = {name for run in runs for name in run.replaces}
         runs = [run for run in runs if run.name not in replaced]
-        runs.append(Kept(run_name(time.strftime("%Y%m%d", time.gmtime(now))), range(night, night + 1)))
+        runs.append(Kept(new_name(time.strftime("%Y%m%d", time.gmtime(now))), range(night, night + 1)))
         by_name = {run.name: run for run in runs}
         shown = [Run(run.name, "", {}, {}) for run in runs]  # without what the night before replaced
         for period, group in mergeable(shown, now):
             nights = [night for run in group for night in by_name[run.name].nights]
             names = tuple(run.name for run in group)
-            runs.append(Kept(run_name(period), range(min(nights), max(nights) + 1), names))
+            runs.append(Kept(new_name(period), range(min(nights), max(nights) + 1), names))
         yield runs
 
 
@@ -96,7 +95,7 @@ def months() -> list[Kept]:
     found: dict[str, list[int]] = {}
     for night in range(_NIGHTS):
         found.setdefault(time.strftime("%Y%m", time.gmtime(_FROM + night * _NIGHT)), []).append(night)
-    return [Kept(run_name(month), range(nights[0], nights[-1] + 1)) for month, nights in found.items()]
+    return [Kept(new_name(month), range(nights[0], nights[-1] + 1)) for month, nights in found.items()]
 
 
 def files_of(runs: Sequence[Kept]) -> int:
