@@ -151,7 +151,7 @@ class _Reading:
             None if aborted is None or len(aborted) > MOST_ABORTED else tuple(aborted),
             self._records,
             None if self._time_max == NO_TIMESTAMP else self._time_max,
-            self.place._replace(open=self._open),
+            _Place(end, self.place.base, self.place.position, self._open),
         )
 
 
@@ -258,7 +258,7 @@ class LiveLog:
                 self._check(header, window, at, end, place.base)
                 reading.take(header, window, at)
                 end, position = header.last_offset + 1, position + size
-        reading.place = place._replace(end=end, position=position)
+        reading.place = _Place(end, place.base, position, place.open)
         # Only where more is acknowledged another file is looked for.
         if not is_whole or end >= high_watermark or end == place.base or not self._file(end).exists():
             return False
