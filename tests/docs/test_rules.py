@@ -22,7 +22,7 @@ _ROOMS = (
     "tsctl",
 )
 _CITED = re.compile(
-    r"\b(?:(protocol|reading|retention|table|tail|find|endpoint)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)",
+    r"\b(?:(protocol|reading|retention|table|tail|find|erase|endpoint)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)",
     re.IGNORECASE,
 )
 

@@ -27,11 +27,17 @@ from tsctl.verify.segment_check import Depth
 
 
 def key_index_findings(
-    store: ObjectStore, keys: ClusterKeys, held: Iterable[PartitionKeys], depth: Depth, now: float
+    store: ObjectStore,
+    keys: ClusterKeys,
+    names: Iterable[str],
+    held: Iterable[PartitionKeys],
+    depth: Depth,
+    now: float,
 ) -> Iterator[Finding]:
     """Yield the findings on the indexes of one store.
 
     Args:
+        names: of the directories with an index, as the store lists them.
         held: the partitions with objects, in all incarnations.
         depth: with `LISTING` only names are read, with `FULL` each file of each run.
         now: seconds since the epoch.
@@ -42,7 +48,7 @@ def key_index_findings(
     partitions: dict[str, list[PartitionKeys]] = {}
     for each in held:
         partitions.setdefault(each.incarnation, []).append(each)
-    for directory in OPERATION_POLICY(lambda: [*store.list_directories(keys.finds)]):
+    for directory in names:
         incarnation = directory.rstrip("/")
         yield from _Index(store, keys.find(incarnation), depth, now).findings(partitions.get(incarnation, ()))
 

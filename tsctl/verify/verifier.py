@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 from ts_common.archive.catalog import StoredSegment
@@ -53,7 +54,6 @@ from tsctl.verify.finding_kinds import (
 )
 from tsctl.verify.findings import Finding, joined_frozen
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
-from tsctl.verify.key_index_check import key_index_findings
 from tsctl.verify.lost_partitions import lost_partitions, read_high_watermarks
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, check_segment
@@ -153,13 +153,7 @@ class Verifier:
         if self._scope.all_topics:
             every = self._scope.depth is Depth.FULL
             self._findings += snapshot_findings(self._store, self._keys, self._clock(), every=every)
-            self._findings += key_index_findings(
-                self._store,
-                self._keys,
-                [keys for partitions in directories.partitions.values() for keys in partitions],
-                self._scope.depth,
-                self._clock(),
-            )
+            self._findings += self._key_index_findings(chain.from_iterable(directories.partitions.values()))
         self._work = []
         self.topics = frozenset({*directories.partitions, *directories.topics, *(known or ())})
         old = self._clock() - self._scope.stuck_seconds
@@ -181,6 +175,14 @@ class Verifier:
             self._work += [(keys, incarnations) for keys in wanted]
         self.partitions = frozenset(numbers)
         return len(self._work)
+
+    def _key_index_findings(self, held: Iterable[PartitionKeys]) -> Iterable[Finding]:
+        names = OPERATION_POLICY(lambda: [*self._store.list_directories(self._keys.finds)])
+        if not names:
+            return ()
+        from tsctl.verify.key_index_check import key_index_findings  # noqa: PLC0415  (pyarrow, only for an index)
+
+        return key_index_findings(self._store, self._keys, names, held, self._scope.depth, self._clock())
 
     def run(self) -> Verified:
         """Verify everything that `find` found.
