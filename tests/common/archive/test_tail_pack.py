@@ -65,7 +65,7 @@ def read(data: bytes) -> list[TailEntry]:
     return found
 
 
-@given(st.lists(entries(), max_size=6))
+@given(st.lists(entries(), max_size=4))
 def test_a_pack_reads_back(index: list[TailEntry]) -> None:
     """Rows of the object itself have its name, and positions in it; the batches follow the index."""
     data = encode_pack(HEAD, index, [b"batches"])
