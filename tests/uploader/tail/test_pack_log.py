@@ -418,6 +418,24 @@ def test_an_index_that_needs_several_objects_keeps_all_of_them(
     assert len(list(again.rows)) == 200
 
 
+def test_no_merge_is_repeated_that_joins_no_entries(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition of many has one small entry: copying them again and again leaves as many."""
+    for name, value in {"PACKS": 1, "_PACK_ROWS": 3, "_ROWS": 3}.items():
+        monkeypatch.setattr(merging, name, value)
+    log = PackLog(store, KEYS, "1", Clock())
+    log.read()
+    log.put(1, [entry(f"t{number}-0", 0, b"x", number) for number in range(8)], [b"x"] * 8)
+    for _ in range(2):
+        merges = 0
+        while (plan := plan_merge(log, lambda _: True)) is not None and merges < 10:
+            merged, merges = Merged(), merges + 1
+            Merger(store, KEYS, "1").run(plan, merged)
+            log.take_merge(plan.packs, merged.indexes, merged.made)
+        assert merges == 1
+        assert len(list(log.rows)) == 8
+        log.put(1, (), ())
+
+
 def test_restarts_add_no_index_to_a_log_that_needs_several(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty processes, one after the other, each with merges: the entries alone decide what is merged again."""
     for name, value in {"PACKS": 4, "_ALIKE": 2, "_FEWER": 2, "_INDEX_ROWS": 60, "_ROWS": 60}.items():
