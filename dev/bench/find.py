@@ -9,7 +9,8 @@ Topics on S3, made without a broker, with values of 300 bytes in batches of 16 K
 
 Each look-up is a new process of `tsctl find`, as an installation has it, with the compiled code cached. It looks for
 another key each time, which has five records. The seconds are those of the whole command; `start` is a look-up in a
-topic of one small segment. The requests are counted by a proxy, in processes of their own.
+topic of one small segment, and `no index` reads all of `orders`, once. The requests are counted by a proxy, in
+processes of their own.
 
 The goals: a rare key in under 3 s with certificates alone; under 1 s and with under 80 GETs with the index; a hot key
 with the index at most as long as a scan of all records. Size of the index and CPU of the build are printed next to the
@@ -192,6 +193,7 @@ def measure(server: S3Server, tsctl: Tsctl, gigabytes: float, keys: int, repeat:
     print(f"{size / 1e9:.2f} GB of {ORDERS} put in {time.monotonic() - began:.0f} s", flush=True)
     rare = rare[: repeat + 1]
     costs: dict[str, list[Cost]] = {"start": [tsctl.find(TINY, 7, 1) for _ in range(repeat + 1)][1:]}
+    costs["no index"] = [tsctl.find(ORDERS, rare[0], RARE)]
     requests: dict[str, Counter[str]] = {}
     builds: dict[str, Built] = {}
     for what, options in (("certificates", ("--most-share", "0")), ("index", ())):
