@@ -80,7 +80,7 @@ class Built:
     """An index that was built.
 
     Attributes:
-        cpu: CPU seconds a GB.
+        cpu: CPU seconds a GB, without those of a build that finds nothing to do.
         pairs: of keys and parts of segments.
         size: of its objects, bytes.
     """
@@ -146,7 +146,8 @@ class Tsctl:
             cost, text = self.run("find", "index", topic, "--json", *options)
             (found,) = json.loads(text)["topics"]
             size = sum(info.size for info in store.list(prefix))
-        return Built(cost.cpu / (found["bytes"] / 1e9), found["pairs"], size)
+        idle, _ = self.run("find", "index", topic, "--json", *options)
+        return Built((cost.cpu - idle.cpu) / (found["bytes"] / 1e9), found["pairs"], size)
 
 
 def drawn(generator: np.random.Generator, keys: Numbers, records: int) -> Numbers:

@@ -41,7 +41,7 @@ _SUFFIX: Final = ".parquet"
 _FILE_BITS: Final = PLACE_BITS - 8
 FILES: Final = tuple(f"{number:02x}" for number in range(1 << 8))
 _GROUP_ROWS: Final = 1 << 16
-_FEW_ROWS: Final = 2_500
+_PAIRS_OF_VALUE: Final = 24  # a value of a dictionary has four bytes, and deltas need a sixth of a byte more a pair
 _AT_ONCE_GROUPS: Final = 8
 _BYTES_OF_FOOTER: Final = 1 << 9  # of a file, for each byte of its footer: at least 2.5 of a row, and 250 of a group
 # Any identity that may write there can store more.
@@ -182,17 +182,17 @@ def put_file(store: ObjectStore, prefix: str, digits: str, pairs: Pairs) -> tupl
         PreconditionFailed, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
     columns = dict(zip(_PAIR, (pairs.place, pairs.row.astype(np.int32), pairs.part.astype(np.int16)), strict=True))
-    # A dictionary of more rows, in each group, is larger than what a delta needs in addition.
-    has_few_rows = len(pairs) > 0 and pairs.row.max() < _FEW_ROWS
-    deltas, dictionaries = (["h"], ["s", "p"]) if has_few_rows else (["h", "s"], ["p"])
+    distinct = {"s": int(pairs.row.max(initial=0)) + 1, "p": PARTS + 1}
+    dictionaries = [name for name, count in distinct.items() if count * _PAIRS_OF_VALUE < min(len(pairs), _GROUP_ROWS)]
     buffer = io.BytesIO()
     pq.write_table(
         pa.table(columns),
         buffer,
         row_group_size=_GROUP_ROWS,
-        column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in _PAIR if name not in dictionaries},
         use_dictionary=dictionaries,
         write_statistics=["h"],
+        store_schema=False,
         compression="none",
         write_page_checksum=True,
     )
