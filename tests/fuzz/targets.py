@@ -32,6 +32,7 @@ TARGETS = {
     # A value of many small items needs 200 times its bytes while it is Python objects.
     "codecs": Entry("tests.fuzz.codecs:Codecs", mib=384),
     "segments": Entry("tests.fuzz.segments:Segments", guided=True),
+    "key-indexes": Entry("tests.fuzz.key_indexes:KeyIndexes", mib=384),
     "answers-s3": Entry("tests.fuzz.answers.s3:S3Answers", seconds=20.0, mib=512),
     "answers-azure": Entry("tests.fuzz.answers.azure:AzureAnswers", seconds=20.0, mib=512),
     "answers-google": Entry("tests.fuzz.answers.google:GoogleAnswers", seconds=20.0, mib=512),

@@ -48,6 +48,7 @@ _BYTES_OF_FOOTER: Final = 1 << 9  # of a file, for each byte of its footer: at l
 _MOST_OBJECTS_BYTES: Final = 256 << 20
 _MOST_ABOUT_BYTES: Final = 1 << 20  # 256 files of 60 bytes each, and names of runs
 _MOST_OBJECTS: Final = 4_000_000
+_LEAST_ROW_BYTES: Final = 4  # of `objects.parquet`, compressed: each object has a name and an ETag of its own
 _MOST_GROUP_ROWS: Final = 1 << 20
 _MOST_GROUP_BYTES: Final = 64 << 20
 _WHOLE_BYTES: Final = 2 << 20  # a smaller file is read in one request: a second one would need as long
@@ -149,7 +150,7 @@ def read_run(store: ObjectStore, prefix: str, name: str) -> Run:
     data, info = get_small(store, key, _MOST_OBJECTS_BYTES)
     with _parsing(key):
         stored = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
-        if stored.metadata.num_rows > _MOST_OBJECTS:
+        if stored.metadata.num_rows > min(_MOST_OBJECTS, len(data) // _LEAST_ROW_BYTES):
             raise ValueError(f"{stored.metadata.num_rows} objects")
         about = parse_fields(stored.schema_arrow.metadata[_ABOUT], key, "the metadata of a run", _MOST_ABOUT_BYTES)
         columns = stored.read().select(_SCHEMA.names).cast(_SCHEMA).to_pydict()
@@ -269,6 +270,8 @@ def read_pairs(store: ObjectStore, run: Run, digits: str, places: Collection[int
             raise ValueError(f"it has the columns {stored.schema_arrow.names}")
         for numbers in _consecutive(_groups(stored.metadata, wanted)):
             table = stored.read_row_groups(numbers)
+            if any(table[name].null_count for name in _PAIR):
+                raise ValueError("a null")
             pairs = Pairs(*(table[name].to_numpy().astype(np.int64) for name in _PAIR))
             found.append(pairs if wanted is None else pairs.where(np.isin(pairs.place, wanted)))
         pairs = joined(found)

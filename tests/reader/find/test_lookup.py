@@ -138,7 +138,7 @@ def _list_of(version: int, **changes: int) -> bytes:
     return buffer.getvalue()
 
 
-def _file_of(places: list[int], rows: list[int], parts: list[int]) -> bytes:
+def _file_of(places: list[int | None], rows: list[int], parts: list[int]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"h": places, "s": rows, "p": parts}), buffer)
     return buffer.getvalue()
@@ -162,6 +162,7 @@ NAME = f"{file_of(PLACE)}.parquet"
         (NAME, _file_of([PLACE], [9], [0])),
         (NAME, _file_of([PLACE], [0], [256])),
         (NAME, _file_of([PLACE], [0], [-2])),
+        (NAME, _file_of([None], [0], [0])),
         (NAME, _list_of(1)),
     ],
 )
