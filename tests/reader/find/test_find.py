@@ -17,7 +17,7 @@ from ts_reader.find import lookup, merging, rules, runs
 from ts_reader.find.merging import clear, merge
 from ts_reader.query import read_split
 
-SEEDS = sampled(range(60), step=15)
+SEEDS = sampled(range(60), step=20)
 LATER = 10 * 86_400.0
 
 

@@ -51,7 +51,7 @@ def test_the_keys_of_a_client_library_prove_its_partitioner(tmp_path: Path, name
     build(archive.store, archive.keys.find(name), copies, most_share=0)
     check_evidence(certificates(archive.store, archive.keys, name), name)
     reader = Archive(archive.location, CLUSTER, workers=1)
-    for key, chosen in list(zip(keys, partitions[name], strict=True))[::60]:
+    for key, chosen in list(zip(keys, partitions[name], strict=True))[::120]:
         scan = reader.scan(name, key_equals=key, columns=["partition"])
         assert scan.to_table().column("partition").to_pylist() == [chosen]
         assert scan.estimate().segments == (PARTITIONS if name == OWN else 1)
