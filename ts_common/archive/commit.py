@@ -260,6 +260,17 @@ class LogStart(
         writer = new_writer("agent") if carries else None
         return LogStart(start, lineage, floor=floor, since=since, erased=self.erased, written_by=writer)
 
+    @classmethod
+    def begun(cls, offset: int, lineage: Lineage | None = None, erased: int | None = None) -> "LogStart":
+        """Return a `log.start` without anything of retention, by an agent.
+
+        Args:
+            offset: first offset that readers return.
+            lineage: of the commit.
+            erased: number of the greatest list of erased offsets; None without one.
+        """
+        return cls(offset, lineage, erased=erased, written_by=None if erased is None else new_writer("agent"))
+
     def fits(self, lineage: Lineage | None) -> bool:
         """Return whether readers can use it with a commit of this lineage: its own is the same or older."""
         return self.lineage == lineage or epoch_of(self.lineage) < epoch_of(lineage)

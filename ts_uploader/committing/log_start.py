@@ -2,6 +2,7 @@
 
 A lost one is written from the collector's copy below `gc/log-start/`, where agents may only read. So no deletion in
 progress is below it. Without a copy, retention deleted nothing, and the stored run shows where the archive begins.
+Lists of erased offsets count too: the copy can be older than the last one (erase rule 3).
 """
 
 from dataclasses import replace
@@ -10,6 +11,7 @@ import structlog
 
 from ts_common.archive.catalog import StoredLogStart, read_log_start, read_snapshot
 from ts_common.archive.commit import Commit, LogStart, epoch_of, new_writer
+from ts_common.archive.erased_list import greatest_listed
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import open_view
@@ -27,13 +29,13 @@ def restore_log_start(store: ObjectStore, cluster: ClusterKeys, keys: PartitionK
         NewerFormat: a later release wrote the copy.
         StoreUnavailable, AccessDenied: the store's.
     """
-    copy = _copy(store, cluster, keys)
+    copy, listed = _copy(store, cluster, keys), _listed(store, keys)
     if copy is None:
-        return _write_again(store, keys, LogStart(_first_living(store, keys, commit), commit.lineage))
+        return _write_again(store, keys, LogStart.begun(_first_living(store, keys, commit), commit.lineage, listed))
     start = min(copy.offset, commit.next_offset)
     if commit.lineage is not None and epoch_of(copy.lineage) < epoch_of(commit.lineage):
         start = min(copy.offset, commit.lineage.begin)
-    return _write_again(store, keys, _restored(copy, start, commit))
+    return _write_again(store, keys, _restored(copy, listed, start, commit))
 
 
 def restore_by_copy(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) -> StoredLogStart | None:
@@ -43,7 +45,9 @@ def restore_by_copy(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKey
         As `restore_log_start`.
     """
     copy = _copy(store, cluster, keys)
-    return None if copy is None else _write_again(store, keys, _restored(copy, copy.offset, None))
+    if copy is None:
+        return None
+    return _write_again(store, keys, _restored(copy, _listed(store, keys), copy.offset, None))
 
 
 def _first_living(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> int:
@@ -55,11 +59,18 @@ def _first_living(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> in
     return view.start if damaged else next(living, commit.next_offset)
 
 
-def _restored(copy: LogStart, start: int, commit: Commit | None) -> LogStart:
+def _restored(copy: LogStart, listed: int | None, start: int, commit: Commit | None) -> LogStart:
     """Return the content of a copy without `since`: what was hidden stays hidden, and its grace begins again."""
     lineage = copy.lineage if commit is None else commit.lineage
     floor = None if copy.floor is None else min(copy.floor, start)
-    return LogStart(start, lineage, floor=floor, erased=copy.erased, written_by=new_writer("agent"))
+    erased = max(copy.erased or 0, listed or 0) or None
+    return LogStart(start, lineage, floor=floor, erased=erased, written_by=new_writer("agent"))
+
+
+def _listed(store: ObjectStore, keys: PartitionKeys) -> int | None:
+    """Return the number of the greatest list of erased offsets; None without one."""
+    listed = greatest_listed(keys, store.list(keys.erased))
+    return None if listed is None else listed.number
 
 
 def _copy(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) -> LogStart | None:

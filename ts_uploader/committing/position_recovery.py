@@ -214,7 +214,9 @@ class PositionRecovery:
         if stood is None and restored is not None:
             restored.check_whole(listing)
         first = _first_log_start(catalog, task) if restored is None else restored.end
-        start = stood or write_log_start(store, keys, LogStart(first))
+        listed = catalog.listed_erased
+        begun = LogStart.begun(first, erased=None if listed is None else listed.number)
+        start = stood or write_log_start(store, keys, begun)
         if is_empty:
             self._empty_archives.saw_empty(task.partition, task.leadership, start)
         if stood is not None and is_empty:

@@ -353,7 +353,9 @@ def _last_position(store: ObjectStore, keys: PartitionKeys, begin: int) -> Posit
         raise SegmentChanged(f"{keys.commit} is missing, or not an agent's, and segments exist")
     start = catalog.log_start
     if start is None:
-        start = write_log_start(store, keys, LogStart(begin)).content.offset
+        listed = catalog.listed_erased
+        begun = LogStart.begun(begin, erased=None if listed is None else listed.number)
+        start = write_log_start(store, keys, begun).content.offset
     return Position(keys, start, start, None, EpochHistory(), None, None)
 
 

@@ -5,10 +5,12 @@ run for a time. A topic that moved to another endpoint leaves its old place like
 with the end as target. The list of incarnations stays.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ts_common.archive.catalog import StoredLogStart, read_commit, read_log_start
 from ts_common.archive.commit import Commit, LogStart, epoch_of
+from ts_common.archive.erased_list import greatest_listed
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectInfo
 from tsctl.gc.objects import of_agents
@@ -117,12 +119,18 @@ def _read(work: Work, keys: PartitionKeys) -> Ended:
             f"{keys.commit} is of the Java uploader, which ships a later topic of that name to the same keys: if none "
             "does, delete the partition by hand"
         )
-    former = LogStart(0) if stored is None else stored.content
+    former = _lost(keys, groups[-1], copy) if stored is None else stored.content
     end = former
     # If `log.start` has the later lineage, readers fail already, and it stays.
     if commit is not None and epoch_of(former.lineage) <= epoch_of(commit.lineage):
         end = replace(former, offset=max(former.shown_from(commit.lineage), commit.next_offset), lineage=commit.lineage)
     return Ended(keys, groups, stored, (commit, etag), copy, end)
+
+
+def _lost(keys: PartitionKeys, erased: Sequence[ObjectInfo], copy: StoredLogStart | None) -> LogStart:
+    """Return the content of a `log.start` that is missing: readers of any release keep to the lists (erase rule 3)."""
+    listed, copied = greatest_listed(keys, erased), None if copy is None else copy.content.erased
+    return LogStart(0, erased=max(0 if listed is None else listed.number, copied or 0) or None)
 
 
 def _hide(work: Work, ended: Ended) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, FixedRetention, keep_last, later, run, run_in, ship, start_of
-from ts_common.archive.catalog import read_snapshot
+from ts_common.archive.catalog import read_log_start, read_snapshot
 from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.erased_list import erased_key
 from ts_common.archive.object_keys import COMMIT_NAME, PartitionKeys, SegmentName
 from ts_common.archive.restored import Restored, RestoredPartition, RestoredTopic
 from ts_common.errors import QueryError, StoreUnavailable
@@ -286,3 +287,17 @@ def test_topics_that_were_deleted_wholly_do_not_make_the_cluster_another_one(tmp
 
     found = note_absent(made.store, made.keys, cast(KafkaCluster, Cluster()), lambda _: True, 10)
     assert found == {"b": 10}
+
+
+def test_a_lost_log_start_of_an_incarnation_that_is_over_names_its_list_of_erased_offsets(archive: MadeArchive) -> None:
+    """The list is deleted last, so releases without lists refuse the incarnation as long as it has segments."""
+    keys = archive.partition("t")
+    archive.store.delete([keys.log_start])
+    archive.store.put(erased_key(keys, 3), b"TSER")
+    collect(archive, over())
+    stored = read_log_start(archive.store, keys.log_start)
+    assert stored is not None
+    assert stored.content.erased == 3
+    for _ in range(2):
+        collect(archive, over())
+    assert left(archive, keys) == ["foreign"]

@@ -72,6 +72,21 @@ def test_a_hold_deletes_nothing_and_shows_what_is_hidden(
     assert bases(archive) == [70, 80, 90]
 
 
+def test_each_write_of_a_run_carries_the_list_of_erased_offsets(
+    archive: MadeArchive, retention: FixedRetention
+) -> None:
+    """The steps are: hide, show under a hold, hide again, release; the copy has it too."""
+    key = archive.partition("t").log_start
+    archive.store.put(key, LogStart(0, erased=4, written_by="erase-1").encode())
+    starts = list[int]()
+    for held in (False, True, False, False):
+        retention.held = {"t"} if held else set()
+        run(archive, retention, after=0 if held else GRACE)
+        starts.append(start_of(archive))
+        assert (content(archive).erased, content(archive, copy=True).erased) == (4, 4)
+    assert (starts, bases(archive)) == ([70, 0, 70, 70], [70, 80, 90])
+
+
 def test_a_run_that_was_halted_for_a_grace_keeps_the_floor_of_another_run(
     archive: MadeArchive, retention: FixedRetention
 ) -> None:

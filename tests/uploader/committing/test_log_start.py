@@ -9,6 +9,7 @@ from tests.uploader.committing.lineages import ask, put_segment, stored, write_c
 from tests.uploader.local_directory import CLUSTER, KEYS, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit, Lineage, LogStart, encode_log_start
+from ts_common.archive.erased_list import erased_key
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
@@ -28,6 +29,12 @@ def write_copy(store: ObjectStore, offset: int, lineage: Lineage | None = None, 
     """Write the copy of `log.start` as the collector does; without `fields`, nothing is hidden."""
     given: dict[str, Any] = {"floor": offset, "written_by": "gc-1"} | fields
     store.put(COPY, LogStart(offset, lineage, **given).encode())
+
+
+def put_lists(store: ObjectStore, *numbers: int) -> None:
+    """Put lists of erased offsets; agents read only their names."""
+    for number in numbers:
+        store.put(erased_key(KEYS, number), b"TSER")
 
 
 def restore(store: ObjectStore) -> LogStart:
@@ -81,6 +88,31 @@ def test_a_restored_log_start_has_the_floor_of_the_copy_and_no_grace_in_progress
     start = restore(store)
     assert (start.offset, start.floor, start.since, start.erased) == (100, expected, None, 4)
     assert BY_AN_AGENT.fullmatch(start.written_by or "")
+
+
+@pytest.mark.parametrize(
+    ("copied", "listed", "expected"),
+    [(4, (), 4), (4, (5,), 5), (4, (1, 2), 4), (None, (2, 10), 10)],
+    ids=["the copy's", "a later list", "earlier lists", "a copy without one"],
+)
+def test_a_lost_log_start_gets_the_greater_number_of_copy_and_listing(
+    store: ObjectStore, copied: int | None, listed: tuple[int, ...], expected: int
+) -> None:
+    """The copy can be older than the last erasure, and a list can be lost too."""
+    put_segment(store, 40, 300, (1, 0))
+    write_commit(store, 300, (1, 0))
+    write_copy(store, 40, erased=copied)
+    put_lists(store, *listed)
+    assert restore(store).erased == expected
+    assert b'"version":3' in store.get(KEYS.log_start)[0]
+
+
+def test_without_a_copy_the_listing_of_erased_offsets_counts(store: ObjectStore) -> None:
+    """Releases without lists must refuse the partition as before."""
+    put_segment(store, 40, 300, (1, 0))
+    write_commit(store, 300, (1, 0))
+    put_lists(store, 3)
+    assert (restore(store).erased, stored(store)[1].offset) == (3, 40)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +307,19 @@ class TestCommitLostToo:
         archive.delete([KEYS.segment(SegmentName(base)) for base in (0, 10, 20)])
         view = open_view(archive, read_catalog(archive, KEYS))
         assert not [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
+
+    @pytest.mark.parametrize("has_copy", [True, False])
+    def test_lists_of_erased_offsets_count(
+        self, archive: ObjectStore, commits: CommitLog, local: LocalDirectory, has_copy: bool
+    ) -> None:
+        """They count with a copy that is older than they are, and without one."""
+        if not has_copy:
+            archive.delete([COPY])
+        put_lists(archive, 1, 2)
+        local.segments(0, 10, 20, 30, 40, 50)
+        local.epochs((1, 0))
+        ask(commits, local, 1)
+        assert stored(archive)[1].erased == 2
 
     def test_the_lineage_of_the_copy_counts(
         self, archive: ObjectStore, commits: CommitLog, local: LocalDirectory
