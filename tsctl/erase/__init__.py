@@ -1,0 +1,1 @@
+"""Hides records of a person from all readers (`tsctl erase`)."""
