@@ -67,6 +67,7 @@ _CODEC_MASK = framing.CODEC_MASK
 _FIELD_LENGTHS = 8  # of a message: the lengths of key and value
 _MESSAGE_V0_FIELDS_END, _MESSAGE_FIELDS_END = framing.MESSAGE_FIELDS_END[0], framing.MESSAGE_FIELDS_END[1]
 _NO_TIMESTAMP = framing.NO_TIMESTAMP
+_HIGHEST: Final = (1 << 63) - 1
 _OVERRUN: Final = 1 << 62  # a position after every end
 
 
@@ -167,6 +168,7 @@ def decode_records(
     max_rows, max_bytes = state[_S_MAX_ROWS], state[_S_MAX_BYTES]
     status = _DONE
     run = first_run(erased, following) if len(erased) else 0  # the first one that ends above the record
+    next_erased = erased[run, 0] if run < len(erased) else _HIGHEST
     batch = state[_S_BATCH]
     while batch < stop:
         codec = table[batch, _CODEC]
@@ -260,9 +262,12 @@ def decode_records(
                         break
                 timestamp = int64_at(data, position + _MESSAGE_TIMESTAMP) if own_magic else _NO_TIMESTAMP
                 first_header = after
-            while run < len(erased) and erased[run, 1] <= offset:  # records are shown in the order of offsets
-                run += 1
-            is_erased = run < len(erased) and erased[run, 0] <= offset and leader_epoch <= erased[run, 2]
+            is_erased = False
+            if offset >= next_erased:
+                while run < len(erased) and erased[run, 1] <= offset:  # records are shown in the order of offsets
+                    run += 1
+                next_erased = erased[run, 0] if run < len(erased) else _HIGHEST
+                is_erased = offset >= next_erased and leader_epoch <= erased[run, 2]
             if is_hidden or is_erased or offset >= end_offset:
                 following = offset + 1
                 record, position, last = record + 1, after, offset
