@@ -91,3 +91,18 @@ def test_ls_and_gaps_report_no_loss(person: Canary, run: Run) -> None:
     assert [each["topic"] for each in ended.document["topics"]] == ["t"]
     assert person.person.decode() not in ended.out
     assert run("gaps", *place(person)).code == 0
+
+
+def test_verify_reports_a_damaged_list_and_no_good_one(person: Canary, run: Run) -> None:
+    """A good list is no foreign object; without a readable one readers show nothing."""
+    person.erase()
+    before = run("verify", "t", *place(person), "--depth", "full", "--json").document
+    assert {each["code"] for each in before["findings"]} == {"index-missing"}
+    store, key = person.archive.store, person.keys.erased + "1.bin"
+    store.put(key, store.get(key)[0][:-1])
+    store.put(person.keys.erased + "1.bin.bak", b"")
+    after = run("verify", "t", *place(person), "--json")
+    assert after.code != 0
+    assert "erased/1.bin: not a list of erased offsets" in str(after.document["findings"])
+    assert run("gaps", *place(person)).code != 0
+    assert "1.bin: not a list of erased offsets" in run("cat", "t", *place(person)).err

@@ -149,7 +149,7 @@ def find_gaps(
         ObjectNotFound: retention removed a segment after the snapshot.
         StoreUnavailable, AccessDenied: a request failed.
     """
-    view = open_view(store, catalog, damaged=damaged, shows_records=False)
+    view = open_view(store, catalog, damaged=damaged)
     if (loss := loss_of(view)) is not None:
         end = None if loss.is_open else loss.end
         return [FoundGap(view.partition, loss.start, end, GapState(view.state.value), None, loss.reason)], None

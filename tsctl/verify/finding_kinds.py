@@ -255,8 +255,8 @@ COMMIT_STUCK = FindingKind(
 COMMIT_DAMAGED = FindingKind(
     CommitState.DAMAGED.value,
     _LOSS,
-    "offset.wm or log.start is malformed. Agents reject the partition. Each reader fails with data loss, or returns "
-    "none of its records where losses are allowed.",
+    "offset.wm, log.start or the list of erased offsets is malformed. Agents reject a partition for the first two. "
+    "Each reader fails with data loss, or returns none of its records where losses are allowed.",
     "Restore the newest version of the object that is not damaged. See 'Putting an object back' in docs/repair.md.",
 )
 COMMIT_NAMES_MISSING = FindingKind(

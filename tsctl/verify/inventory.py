@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ts_common.archive.catalog import PartitionCatalog, read_snapshot
+from ts_common.archive.erased_list import parse_erased_name
 from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.metadata_cache import parse_cache_object_name
 from ts_common.archive.object_keys import (
     CACHE_DIRECTORY,
     COMMIT_NAME,
+    ERASED_DIRECTORY,
     FORMER_CACHE_DIRECTORY,
     GAPS_DIRECTORY,
     INCARNATIONS_NAME,
@@ -136,11 +138,12 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
     """Return the snapshot of one partition, with what readers ignore.
 
     Raises:
-        CorruptData, NewerFormat: a commit or `log.start` is malformed, or of a later release.
+        CorruptData, NewerFormat: a commit, `log.start` or a list of erased offsets is malformed, or of a later release.
         StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
     notes = _Notes(keys)
     catalog = read_snapshot(store, keys, seen=notes.add)
+    catalog.read_erased(store)  # only to check it
     return PartitionListing(
         catalog=catalog,
         modified=notes.modified,
@@ -149,7 +152,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         foreign_keys=tuple(notes.foreign_keys),
         foreign_count=notes.kinds["foreign"],
         has_incarnations=bool(notes.kinds["incarnations"]),
-        has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "cache object")),
+        has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "cache object", "erased offsets")),
         log_start_written=notes.log_start_written,
         committed_at=notes.committed_at,
         has_seals=notes.has_seals,
@@ -205,6 +208,9 @@ class _Notes:
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             self.gap_records.append((*gap, info.modified))
             return "gap"
+        if name.startswith(ERASED_DIRECTORY):
+            is_list = parse_erased_name(name.removeprefix(ERASED_DIRECTORY)) is not None
+            return "erased offsets" if is_list else "foreign"
         if name.startswith(FORMER_CACHE_DIRECTORY):
             return "cache object"
         if name.startswith(CACHE_DIRECTORY):
