@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.tsctl.gc.archives import keep_last
 from tests.tsctl.running import Run
+from tests.tsctl.seal.sealed import Keys, verify_folder
 from tests.tsctl.short_locks import SECONDS, ShortLocks
 from tests.uploader.beside import PREFIX, Archive, archives
 from tests.uploader.produced import records
@@ -102,6 +103,10 @@ def test_an_agent_retention_and_a_repair_run_with_locks_until_these_end(
         archived = {key for key in modes if key.endswith((".log", "index"))}
         assert {key for key, mode in modes.items() if mode == "COMPLIANCE"} == archived | {"ts-uploader~probe"}
         assert any("/tail/" in key for key in modes)
+        sealer = Keys(archive.config)
+        sealing = ("seal", "run", "--key", sealer.private, "--config", archive.config, "--json")
+        first_seal = run(*sealing)
+        assert (first_seal.code, first_seal.err) == (0, "")
         segments = read_catalog(archive.store, keys).segments
         size = sum(segment.size for segment in segments[-3:])
         collect = collector(archive)
@@ -131,5 +136,14 @@ def test_an_agent_retention_and_a_repair_run_with_locks_until_these_end(
         assert set(ended.report.outcomes) == {Outcome.REMOVED}
         assert ended.report.outcomes.total() == locked.report.outcomes.total()
         bucket.delete(first)
+        left_logs = read_catalog(archive.store, keys).segments
+    again_sealed = run(*sealing)
+    (store,) = again_sealed.document["stores"]
+    assert (again_sealed.code, store["explained"], store["left_out"]) == (0, len(segments) - len(left_logs), [])
+    public = ("--public-key", sealer.public, "--config", archive.config)
+    assert run("verify", TOPIC, "--sealed", "--depth", "full", *public).code == 0
+    assert run("prove", archive.config / "proof", "--topic", TOPIC, *public).code in {0, 1}  # offsets were deleted
+    code, said = verify_folder(archive.config / "proof", "--public-key", sealer.public)
+    assert (code, "RIGHT: " in said) == (0, True), said
     left = archive.read()
     assert left == archive.oracle(end=archive.next_offset())[-len(left) :]

@@ -34,7 +34,8 @@ SEAL_BYTES: Final = 32 << 20  # a leaf of the longest key and sixteen epochs has
 HEAD_BYTES: Final = 4096
 _KEY: Final = 1024  # bytes of a key of S3
 
-_Key = Annotated[str, limited(_KEY)]
+_Key = Annotated[str, limited(_KEY, "[!-~]+")]  # Kafka's names and ids of clusters are ASCII
+_Text = Annotated[str, limited(_KEY)]
 _Sha256 = Annotated[str, limited(64, "[0-9a-f]{64}")]
 _Signature = Annotated[str, limited(128, "[0-9a-f]{128}")]
 _Unset = Presence.IF_SET
@@ -75,13 +76,13 @@ class Leaf(StoredObject):
 
     kind: LeafKind
     key: _Key
-    version: Annotated[_Key | None, _Unset] = None
+    version: Annotated[_Text | None, _Unset] = None
     size: Annotated[int | None, _Unset] = None
     sha256: Annotated[_Sha256 | None, _Unset] = None
     base: Annotated[int | None, _Unset] = None
     end: Annotated[int | None, _Unset] = None
     epochs: Annotated[tuple[tuple[Epoch, int], ...], _Unset] = ()
-    by: Annotated[_Key | None, _Unset] = None
+    by: Annotated[_Text | None, _Unset] = None
 
     def __post_init__(self) -> None:
         check_key(self.key)
@@ -112,7 +113,7 @@ class Head(StoredObject, expected="the head of a seal", most=HEAD_BYTES, end="")
 
     seal: Annotated[int, between(1)]
     cluster: str
-    location: _Key
+    location: _Text
     time: int
     leaves: Annotated[int, between(1, MOST_LEAVES)]
     root: _Sha256

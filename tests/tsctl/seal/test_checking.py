@@ -254,7 +254,13 @@ def test_a_hostile_seal_is_a_finding(check: Check, archive: MadeArchive, keys: K
     assert check() == [("seal-broken", "2.json")]
 
 
-@pytest.mark.parametrize("key", ["../../etc/passwd", "/etc/passwd", "", "a\x00b", "\ud800", "k" * 2000, "c/t-0/1.log"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("../../etc/passwd", "/etc/passwd", "", "a\x00b", "\ud800", "k" * 2000, "c/t-0/1.log"),
+        *("prod/t-0/../../../etc/passwd", "prod/t-0/a\x00b", "prod/t-0//1.log"),
+    ],
+)
 def test_a_hostile_key_in_a_signed_leaf_reads_nothing(check: Check, archive: MadeArchive, keys: Keys, key: str) -> None:
     """A stolen key can sign it: it is a finding, and no traceback; neither is another cluster's object read."""
     seal(archive, keys)

@@ -13,7 +13,7 @@ from tests.tsctl.running import Run
 from tests.tsctl.seal.sealed import Keys, leaves, read_seal, seal
 from ts_common.archive.commit import LogStart
 from ts_common.archive.object_keys import SegmentName
-from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, StaleStateError
+from ts_common.errors import CorruptData, OutcomeUnknown, StaleStateError
 from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.seal.leaves import MOST_LEAVES, SEAL_BYTES, Leaf, LeafKind
@@ -177,8 +177,12 @@ class Answering(WrappedStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> ObjectInfo:
-        self._inner.put(key, body if self._writes is None else self._writes, condition=condition)
-        raise OutcomeUnknown("no response") if self._writes is None else PreconditionFailed("exists")
+        if self._writes is not None:
+            self._inner.put(key, self._writes)
+        found = self._inner.put(key, body, condition=condition)
+        if self._writes is None:
+            raise OutcomeUnknown("no response")
+        return found
 
 
 def test_a_put_without_a_response_is_read_and_another_runs_seal_is_kept(archive: MadeArchive, keys: Keys) -> None:
@@ -187,6 +191,17 @@ def test_a_put_without_a_response_is_read_and_another_runs_seal_is_kept(archive:
     ship(archive, "t", 50, 60)
     with pytest.raises(StaleStateError, match="another run of tsctl seal wrote it"):
         seal(archive, keys, store=Answering(archive, writes=b"{}"))
+    assert archive.store.get(archive.keys.seal(2))[0] == b"{}"
+
+
+def test_a_segment_that_ends_above_the_commit_waits(archive: MadeArchive, keys: Keys) -> None:
+    """A leader that lost an election can have shipped it: the next commit decides."""
+    archive.commit("t", 45, highest_base=40)
+    seal(archive, keys)
+    assert bases(leaves(archive, keys)) == [0, 10, 20, 30]
+    archive.commit("t", 50, highest_base=40)
+    seal(archive, keys)
+    assert bases(leaves(archive, keys)) == [0, 10, 20, 30, 40]
 
 
 def test_the_command_seals_and_lists(archive: MadeArchive, keys: Keys, run: Run) -> None:
