@@ -21,7 +21,7 @@ from tests.made_views import view_of
 from ts_common.errors import TieredStorageError
 from ts_reader.decode.hashed_key import hashed
 from ts_reader.find.building import build, lacking
-from ts_reader.find.lookup import look_up, read_runs
+from ts_reader.find.lookup import KeyLookup, read_runs
 from ts_reader.find.merging import clear
 from ts_reader.find.rules import PARTS, WHOLE
 from ts_reader.find.runs import file_of, read_pairs
@@ -105,7 +105,8 @@ class KeyIndexes(Target):
                 raise Mismatch("a row of no object")
             if any(not WHOLE <= part < PARTS for part in pairs.part.tolist()):
                 raise Mismatch("a part of no segment")
-        found, windows = look_up(store, [self._view], [KEY, b"other"])
+        places = [part.keys for part in self._view.parts]
+        found, windows = KeyLookup(store, places, [KEY, b"other"]).windows([self._view])
         if found.indexed + found.unindexed != len(self._view.copies):
             raise Mismatch(f"{found} of {len(self._view.copies)} segments")
         for low, high in windows[self._view.partition]:
