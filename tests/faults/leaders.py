@@ -281,9 +281,12 @@ class Load(Background):
         topic: a topic.
         partitions: number of its partitions.
         every: seconds between twenty records.
+        timeout: seconds until a record that no leader acknowledges is an error.
     """
 
-    def __init__(self, cluster: LocalCluster, topic: str, partitions: int, every: float = 0.05) -> None:
+    def __init__(
+        self, cluster: LocalCluster, topic: str, partitions: int, every: float = 0.05, timeout: float = PATIENCE
+    ) -> None:
         super().__init__()
         self._every = every
         self.acknowledged: dict[int, dict[int, bytes]] = defaultdict(dict)
@@ -291,7 +294,7 @@ class Load(Background):
         self._partitions = partitions
         self._topic = topic
         self._producer = cluster.producer(
-            {"enable.idempotence": True, "batch.size": 4000, "message.timeout.ms": int(PATIENCE * 1000)}
+            {"enable.idempotence": True, "batch.size": 4000, "message.timeout.ms": int(timeout * 1000)}
         )
 
     def run(self) -> None:

@@ -15,9 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 
 from dev.local.kafka.cluster import LocalCluster
 from dev.local.proxy.s3 import S3FaultProxy
-from tests.uploader.beside import BUCKET, SMALL_FETCHES, SMALL_SEGMENTS, Archive, archives
+from tests.uploader.beside import BUCKET, Archive, archives
 from tests.uploader.leadership.kraft.secured_brokers import PASSWORD, make_certificates, secured
 from tests.uploader.local_directory import LocalDirectory
+from tests.uploader.tail.leader_moves import kraft_brokers
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 
@@ -32,21 +33,8 @@ def zookeeper_cluster(two_brokers: LocalCluster) -> LocalCluster:
 
 @pytest.fixture(scope="module")
 def kraft_cluster() -> Iterator[LocalCluster]:
-    """The same of Kafka 4, with a controller that no test stops. Sizes are those of topics there: `SMALL_SEGMENTS`."""
-    with LocalCluster(
-        brokers=2,
-        mode="kraft",
-        own_controller=True,
-        s3=True,
-        buckets=[BUCKET],
-        properties={
-            **SMALL_FETCHES,
-            "broker.session.timeout.ms": "2000",
-            "log.cleaner.backoff.ms": "500",
-        },
-        topic_config=SMALL_SEGMENTS,
-        name="kraft-agents",
-    ) as cluster:
+    """The same of Kafka 4."""
+    with kraft_brokers() as cluster:
         yield cluster
 
 

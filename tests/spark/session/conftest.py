@@ -11,6 +11,7 @@ from dev.local.oracle import OracleRecord, dump
 from dev.local.spark import local_session
 from tests.every_field import every_field
 from tests.spark.archives import Archive
+from tests.uploader.beside import BUCKET as OF_AGENTS
 
 BUCKET = "history"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -36,7 +37,7 @@ class Shipped:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
     """A broker with every topic of this folder, filled; and an S3 server."""
-    with LocalCluster(s3=True, buckets=[BUCKET], name="spark") as cluster:
+    with LocalCluster(s3=True, buckets=[BUCKET, OF_AGENTS], name="spark") as cluster:
         cluster.create_topic("fields", partitions=len(CODECS), config=_SEGMENTS)
         cluster.create_topic(
             "appended", config={**_SEGMENTS, "message.timestamp.type": "LogAppendTime", "compression.type": "lz4"}

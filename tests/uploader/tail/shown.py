@@ -9,6 +9,7 @@ from tests.uploader.beside import PREFIX, Archive
 from ts_common.errors import QueryError
 
 TAIL = {PREFIX + "tail.interval.ms": "200"}
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}  # of a topic
 LEVELS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
 
 

@@ -1,7 +1,6 @@
 """Elections that lose records of a live tail: readers show the later log, and positions learn of the loss."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +9,14 @@ import ts_reader
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import OracleRecord, dump
 from tests.faults.leaders import PATIENCE, die, lines, produce, start_agents, state, wait_in_sync, wait_led
-from tests.uploader.beside import BUCKET, PREFIX, ROLLS, SMALL_FETCHES, Archive
+from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.tail.shown import LEVELS, TAIL, shown, wait_shown
+from tests.uploader.tail.leader_moves import beside, cut_off, linked_brokers
+from tests.uploader.tail.shown import LEVELS, TAIL, UNCLEAN, shown, wait_shown
 from ts_common.archive.tail_logs import read_indexes
 from ts_common.errors import DataLoss
 
 pytestmark = pytest.mark.usefixtures("credentials", "mended")
-UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 SHARED = 100
 
 
@@ -114,34 +113,8 @@ def test_records_above_the_high_watermark_are_not_shown(cluster: LocalCluster, a
 @pytest.fixture(scope="module")
 def linked_cluster() -> Iterator[LocalCluster]:
     """Two brokers whose links can be cut."""
-    properties = {
-        **SMALL_FETCHES,
-        "zookeeper.session.timeout.ms": "2000",
-        "zookeeper.connection.timeout.ms": "20000",
-    }
-    with LocalCluster(
-        brokers=2,
-        proxied=True,
-        s3=True,
-        buckets=[BUCKET],
-        properties=properties,
-        broker_properties=ROLLS,
-        name="linked-tail",
-    ) as cluster:
+    with linked_brokers() as cluster:
         yield cluster
-
-
-def beside(cluster: LocalCluster, broker: int) -> Path:
-    """Return what an agent reads of its broker: it reaches ZooKeeper by a link of its own, and the broker directly."""
-    path, properties = cluster.agent_surroundings(broker), cluster.brokers[broker].properties
-    path.write_text(path.read_text().replace(properties["advertised.listeners"], properties["listeners"]))
-    return path
-
-
-def cut_off(cluster: LocalCluster, broker: int) -> None:
-    """Cut a broker and its agent off from ZooKeeper and from the other broker; clients and the store reach both."""
-    for name in (f"broker-{broker}:zookeeper", f"broker-{broker}", f"agent-{broker}:zookeeper"):
-        cluster.links[name].cut()
 
 
 def shipped_end(archive: Archive, log: str) -> int:
