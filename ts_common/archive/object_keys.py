@@ -25,6 +25,7 @@
     ts-uploader~cluster~<cluster>/holds/removed/<name>-<time>.json     a hold that was removed
     ts-uploader~cluster~<cluster>/meta/cluster/20261129T1500Z.json.gz  a snapshot of the cluster's metadata; or groups/
     ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
+    ts-uploader~cluster~<cluster>/erasures/<id>.json                   a request to erase
     ts-uploader~cluster~<cluster>/tail/<log>/packs/<12 hex>            a pack of the live tail; merged/<n>-<nonce>
     ts-uploader~cluster~<cluster>/find/<topic>[~<topic id>]/<run>/     an index of keys: <xx>.parquet, objects.parquet
     ts-uploader~cluster~<cluster>/seals/<n>.json                       signed hashes of what the archive has; <n>.tsr
