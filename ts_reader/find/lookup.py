@@ -47,14 +47,26 @@ class KeyLookup:
         self._indexes = dict(zip(topics, in_threads(lambda topic: read_runs(store, *topic), topics), strict=True))
         self._left_out = 0
 
+    def not_left_out(self, catalogs: Sequence[PartitionCatalog], *, tails: bool) -> list[PartitionCatalog]:
+        """Return the partitions that `leaves_out` does not leave out; arguments and errors as of it."""
+        decided = in_threads(lambda catalog: self.leaves_out(catalog, tails=tails), catalogs)
+        found = list(zip(catalogs, decided, strict=True))
+        self._left_out += sum(len(catalog.committed) for catalog, is_left_out in found if is_left_out)
+        return [catalog for catalog, is_left_out in found if not is_left_out]
+
     def leaves_out(self, catalog: PartitionCatalog, *, tails: bool) -> bool:
         """Return whether a partition has none of the keys, and no hole, by its listing and certificates alone.
 
         Then no metadata of its segments is read. This is decided for plain segments, one after the other, of a commit
-        that never went back. So no part of a segment can be dead, and each offset has one copy.
+        that never went back. So no part of a segment can be dead, and each offset has one copy. The list of erased
+        offsets is read: a damaged one is data loss.
 
         Args:
             tails: whether live tails are read.
+
+        Raises:
+            NewerFormat: a later release wrote the list of erased offsets.
+            StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         commit, following = catalog.commit, catalog.log_start
         if not isinstance(commit, Commit) or commit.lineage is not None or commit.java is not None:
@@ -74,7 +86,10 @@ class KeyLookup:
                 following = entry.end
         if following < commit.next_offset:
             return False
-        self._left_out += len(catalog.committed)
+        try:
+            catalog.read_erased(self._store)
+        except CorruptData:
+            return False
         return True
 
     def _of(self, keys: PartitionKeys, entry: Entry) -> frozenset[HashedKey]:

@@ -180,7 +180,7 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
         parts = (part for catalog in wanted for part in (catalog, *(place.catalog for place in catalog.former)))
         lookup = KeyLookup(store, [part.keys for part in parts], query.key_equals)
         if _has_all_offsets(query):
-            wanted = [catalog for catalog in wanted if not lookup.leaves_out(catalog, tails=query.tail)]
+            wanted = lookup.not_left_out(wanted, tails=query.tail)
     views = opened(wanted)
     cut, beside = NOTHING_HIDDEN, list[PartitionView]()
     if query.cut is not None:

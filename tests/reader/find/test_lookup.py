@@ -24,8 +24,10 @@ from tests.reader.decode.odd_bytes import ALL
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Live
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.erased_list import erased_key
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import ReadRange
+from ts_common.errors import DataLoss
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader import Archive
 from ts_reader.decode.hashed_key import hashed
@@ -240,6 +242,12 @@ def test_a_partition_is_left_out_by_its_listing(tmp_path: Path) -> None:
     archive.commit("t", 150, highest_base=100, live=Live("1", (), EpochHistory()))
     assert not _left_out(archive, elsewhere)
     archive.commit("t", 150, highest_base=100)
+    archive.store.put(erased_key(archive.partition("t"), 1), b"garbage")
+    assert not _left_out(archive, elsewhere)
+    with pytest.raises(DataLoss, match="not a list of erased offsets"):
+        plan_query(archive.store, query)
+    archive.store.delete([erased_key(archive.partition("t"), 1)])
+    assert _left_out(archive, elsewhere)
     archive.store.delete([archive.partition("t").segment(SegmentName(50))])
     assert not _left_out(archive, elsewhere)
 
