@@ -13,8 +13,7 @@ from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from ts_reader.find.building import Built, Lacking, lacking
 from ts_reader.find.lookup import read_runs
-from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable
-from ts_reader.find.rules import identity_of
+from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable, stored_in
 from ts_reader.reading.parallel import in_threads
 
 # Adds segments to the index with a prefix of keys, as `ts_reader.find.building.build`.
@@ -67,7 +66,7 @@ def keep(
     runs = [run for run in runs if run.name not in damaged]
     built = build(prefix, [missing for view in views for missing in lacking(view, runs)])
     now = store.current_time()
-    stored = {identity for view in views for copy in view.copies if (identity := identity_of(copy)) is not None}
+    stored = stored_in(views)
     runs = [run for run in read_runs(store, keys.cluster, keys.incarnation) if run.name not in damaged]
     groups = mergeable(runs, now)
     if merges_at_once and len(built.runs) > 1:

@@ -58,8 +58,8 @@ class KeyLookup:
         """Return whether a partition has none of the keys, and no hole, by its listing and certificates alone.
 
         Then no metadata of its segments is read. This is decided for plain segments, one after the other, of a commit
-        that never went back. So no part of a segment can be dead, and each offset has one copy. The list of erased
-        offsets is read: a damaged one is data loss.
+        that never went back, in which no leader epoch begins inside of a segment. So no part of a segment can be dead,
+        and each offset has one copy. The list of erased offsets is read: a damaged one is data loss.
 
         Args:
             tails: whether live tails are read.
@@ -68,20 +68,23 @@ class KeyLookup:
             NewerFormat: a later release wrote the list of erased offsets.
             StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
-        commit, following = catalog.commit, catalog.log_start
+        commit, lowest = catalog.commit, catalog.log_start
         if not isinstance(commit, Commit) or commit.lineage is not None or commit.java is not None:
             return False
-        if following is None or catalog.sealed or catalog.former:  # sealed objects were read, so nothing is saved
+        if lowest is None or catalog.sealed or catalog.former:  # sealed objects were read, so nothing is saved
             return False
         if tails and commit.live is not None:
             return False
         runs = self._indexes[catalog.keys.cluster, catalog.keys.incarnation]
+        following, begun = lowest, [start for _, start in commit.epochs.pairs]
         for segment in catalog.committed:
             entry = _entry_of_listed(catalog.keys, segment, runs)
             if entry is None or segment.name.epoch is not None or self._of(catalog.keys, entry):
                 return False
+            if any(max(entry.base, lowest) < start < entry.end for start in begun):
+                return False
             if entry.end > following:
-                if entry.base != following and (entry.base > following or following != catalog.log_start):
+                if entry.base != following and (entry.base > following or following != lowest):
                     return False
                 following = entry.end
         if following < commit.next_offset:
@@ -172,11 +175,15 @@ def _newest(copy: SegmentCopy, runs: Iterable[Run]) -> tuple[Run | None, Entry |
 
 
 def _entry_of_listed(keys: PartitionKeys, segment: StoredSegment, runs: Iterable[Run]) -> Entry | None:
-    """Return the entry of a listed object; an index has only objects whose agent scanned them, and found no damage."""
+    """Return the entry of a listed object; an index has only objects whose agent scanned them, and found no damage.
+
+    An object that was put after the run can have the same bytes with other metadata, so another coverage.
+    """
     if segment.etag is None:
         return None
     identity = keys.directory, segment.name.stem, segment.size, segment.etag
-    return next((run.entries[identity] for run in runs if identity in run.entries), None)
+    known = (run for run in runs if identity in run.entries and run.is_later_than(segment.modified))
+    return next((run.entries[identity] for run in known), None)
 
 
 _Places = Mapping[int, Sequence[int]]

@@ -13,9 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_reader.decode.kernel_source import Int64s
-from ts_reader.find.rules import Entry, Identity
+from ts_reader.find.rules import Entry, Identity, identity_of
 from ts_reader.find.runs import (
     FILES,
     OBJECTS_NAME,
@@ -71,12 +72,18 @@ def mergeable(runs: Iterable[Run], now: float) -> list[tuple[str, list[Run]]]:
     return [(period, group) for period, group in sorted(groups.items()) if len(group) > 1]
 
 
+def stored_in(views: Iterable[PartitionView]) -> dict[Identity, int | None]:
+    """Return the objects of some views, with the times of their puts, ms since the epoch."""
+    copies = ((identity_of(copy), copy) for view in views for copy in view.copies)
+    return {identity: copy.segment.modified for identity, copy in copies if identity is not None}
+
+
 def merge(
     store: ObjectStore,
     prefix: str,
     period: str,
     runs: Sequence[Run],
-    stored: Collection[Identity],
+    stored: Mapping[Identity, int | None],
     each: Each | None = None,
 ) -> str:
     """Merge runs into one, and return its name.
@@ -85,7 +92,8 @@ def merge(
         prefix: of the keys of the index.
         period: of the merged run.
         runs: at least one; of an object that several have, an entry with parts counts.
-        stored: the objects that exist; others are left out.
+        stored: as of `stored_in`. Other objects are left out, and so are those that were put again after their run: the
+            time of the merged run would hide that.
         each: merges the files; None: in this process. What it calls can be pickled.
 
     Raises:
@@ -95,7 +103,9 @@ def merge(
     chosen: dict[Identity, tuple[int, Entry]] = {}
     for number, run in enumerate(runs):
         for identity, entry in run.entries.items():
-            if identity in stored and (identity not in chosen or not chosen[identity][1].parts):
+            if identity not in stored or not run.is_later_than(stored[identity]):
+                continue
+            if identity not in chosen or not chosen[identity][1].parts:
                 chosen[identity] = number, entry
     entries = {identity: replace(entry, row=row) for row, (identity, (_, entry)) in enumerate(chosen.items())}
     new_rows = []

@@ -113,6 +113,10 @@ class Run:
     replaces: tuple[str, ...] = ()
     modified: float = field(default=0.0, compare=False)
 
+    def is_later_than(self, modified: int | None) -> bool:
+        """Return whether it was finished after an object was put, in ms since the epoch; not if that is unknown."""
+        return modified is not None and modified < self.modified * 1000
+
 
 def new_name(period: str) -> str:
     """Return a new name of a run of a day, month or year, as in 20261130."""

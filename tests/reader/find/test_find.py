@@ -14,7 +14,7 @@ from tests.reader.find.made import KEYS, PARTITIONS, Drawn
 from ts_reader import Archive, Scan
 from ts_reader.decode.hashed_key import HashedKey
 from ts_reader.find import lookup, merging, rules, runs
-from ts_reader.find.merging import clear, merge
+from ts_reader.find.merging import clear, merge, stored_in
 from ts_reader.query import read_split
 
 SEEDS = sampled(range(60), step=20)
@@ -55,8 +55,7 @@ def history(directory: Path, seed: int) -> Iterator[Drawn]:
     drawn.index(0.8, drawn.rnd.choice([0.0, 10.0]))
     drawn.retain()
     yield drawn
-    stored = {identity for view in drawn.views for copy in view.copies if (identity := rules.identity_of(copy))}
-    merge(store, drawn.prefix, "202601", drawn.runs(), stored)
+    merge(store, drawn.prefix, "202601", drawn.runs(), stored_in(drawn.views))
     yield drawn
     assert clear(store, drawn.prefix, drawn.runs(), store.current_time() + LATER).files
     (run,) = drawn.runs()

@@ -33,6 +33,7 @@ from ts_reader import Archive
 from ts_reader.decode.hashed_key import hashed
 from ts_reader.find.building import build, lacking
 from ts_reader.find.lookup import KeyLookup, read_runs
+from ts_reader.find.merging import merge, stored_in
 from ts_reader.find.rules import PARTS, Certificate, Entry
 from ts_reader.find.runs import Pairs, Run, file_of, put_file, put_objects, read_pairs
 from ts_reader.query.plan_query import plan_query
@@ -250,6 +251,47 @@ def test_a_partition_is_left_out_by_its_listing(tmp_path: Path) -> None:
     assert _left_out(archive, elsewhere)
     archive.store.delete([archive.partition("t").segment(SegmentName(50))])
     assert not _left_out(archive, elsewhere)
+
+
+@pytest.mark.parametrize(("begins", "is_left_out"), [(50, True), (69, True), (70, True), (71, False), (100, True)])
+def test_an_epoch_that_begins_inside_of_a_segment_needs_its_metadata(
+    tmp_path: Path, begins: int, is_left_out: bool
+) -> None:
+    """There the segment can be a dead tail, above a hole; below `log.start` no reader looks."""
+    archive, key, (other, *_) = _two_segments(tmp_path)
+    archive.commit("t", 100, highest_base=50, epochs=((0, 0), (1, begins)), log_start=70)
+    catalog = read_catalog(archive.store, archive.partition("t"))
+    assert KeyLookup(archive.store, [catalog.keys], [other]).leaves_out(catalog, tails=True) == is_left_out
+    assert not KeyLookup(archive.store, [catalog.keys], [key]).leaves_out(catalog, tails=True)
+
+
+def test_an_object_put_again_needs_its_metadata(tmp_path: Path) -> None:
+    """The same bytes can have the same ETag in some stores, and other metadata, so another coverage."""
+    archive, _, (other, *_) = _two_segments(tmp_path)
+    catalog = read_catalog(archive.store, archive.partition("t"))
+    lookup = KeyLookup(archive.store, [catalog.keys], [other])
+    first, second = catalog.segments
+    again = replace(second, modified=int(archive.store.current_time() * 1000) + 1)
+    assert lookup.leaves_out(catalog, tails=True)
+    assert not lookup.leaves_out(replace(catalog, segments=(first, again)), tails=True)
+    (run,) = read_runs(archive.store, catalog.keys.cluster, catalog.keys.incarnation)
+    stored = stored_in([view_of(archive)])
+    put_again = {identity: again.modified for identity in stored if identity[1] == second.name.stem}
+    merge(archive.store, catalog.keys.cluster.find("t"), "2026", [run], stored | put_again)
+    newest, _ = read_runs(archive.store, catalog.keys.cluster, catalog.keys.incarnation)
+    assert set(newest.entries) == set(stored) - set(put_again)
+
+
+def _two_segments(directory: Path) -> tuple[MadeArchive, bytes, list[bytes]]:
+    """Return an archive of two indexed segments, a key that it has, and keys that it has not."""
+    every = [b"%d" % number for number in range(400)]
+    keys = [key for key in every if hashed(key).murmur2 % 2 == 0]
+    archive = MadeArchive(directory)
+    for base in (0, 50):
+        archive.put_segment("t", base, batch(base, [record(at, keys[base + at]) for at in range(50)]))
+    archive.commit("t", 100, highest_base=50)
+    index(archive)
+    return archive, keys[60], [key for key in every if hashed(key).murmur2 % 2]
 
 
 @pytest.mark.parametrize(("count", "requests"), [(100_000, 1), (900_000, 2)])

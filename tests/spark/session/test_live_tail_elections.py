@@ -51,7 +51,7 @@ def archive(brokers: LocalCluster, cluster: LocalCluster, tmp_path: Path) -> Ite
 def test_all_readers_show_what_kafka_kept_across_elections(
     brokers: LocalCluster, archive: Archive, spark: SparkSession, tmp_path: Path, moves: str
 ) -> None:
-    """Killed, paused and cut-off leaders, to which producers send records, at both isolation levels.
+    """Killed, paused and cut-off leaders, that producers send records to, at both isolation levels.
 
     Readers read while the former leader is away, and after it follows. Segments close meanwhile.
     """

@@ -10,8 +10,7 @@ from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import verify
 from ts_reader.find.building import build, lacking
 from ts_reader.find.lookup import read_runs
-from ts_reader.find.merging import merge
-from ts_reader.find.rules import identity_of
+from ts_reader.find.merging import merge, stored_in
 from ts_reader.find.runs import Run, put_objects
 from tsctl.verify.finding_kinds import Severity
 from tsctl.verify.segment_check import Depth
@@ -74,8 +73,7 @@ def test_a_file_that_cannot_be_read_is_found_with_full_depth(archive: Archive) -
 def test_what_no_look_up_uses_is_found_a_day_later(archive: Archive) -> None:
     """Runs that are not finished, that were merged, and those of an incarnation without objects."""
     view, (run,) = view_of(archive), runs_of(archive)
-    stored = {identity for copy in view.copies if (identity := identity_of(copy)) is not None}
-    merge(archive.store, archive.keys.find("t"), "202611", [run], stored)
+    merge(archive.store, archive.keys.find("t"), "202611", [run], stored_in([view]))
     archive.store.put(f"{FIND}t/20261101-0000000a/00.parquet", b"x")
     archive.store.put(f"{FIND}u/20261101-0000000b/objects.parquet", b"x")
     assert found(archive) == set()

@@ -1,4 +1,4 @@
-"""Two brokers of each mode for histories of elections, and the ways in which a leader is lost for a time."""
+"""Two brokers of each mode for histories of elections, and the ways that lose a leader for a time."""
 
 from pathlib import Path
 
