@@ -2,7 +2,7 @@
 
 With DEMO_KEEP=1 the store and the endpoint stay until Enter, and a command for each door is printed.
 
-    0      every record below the next offset was read back unchanged, and at least 99 % were shipped
+    0      every record was read back unchanged, and at least 99 % are in segments
     1      a part failed; the message names it
     2      DEMO_RECORDS is malformed
     128+n  ended by signal n (Ctrl-C: 130)

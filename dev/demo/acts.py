@@ -16,7 +16,7 @@ from dev.demo.producing import CODECS, close_segments, produce
 from dev.demo.query import Question
 from dev.demo.records import DAY_MS, HOUR_MS, Day
 from dev.demo.screen import Screen
-from dev.demo.shipping import Archive, Shipped, Watch, active_bases, size_of, wait_for_shipping
+from dev.demo.shipping import Archive, Shipped, Watch, active_bases, size_of, wait_for_shipping, wait_for_tail
 from dev.demo.spark_runner import QueryFailedError, ask
 from dev.local import jdk
 from dev.local.agent import AgentProcess, write_config
@@ -30,6 +30,7 @@ from dev.local.process import ServerDiedError
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys
 from ts_common.errors import TieredStorageError
 from ts_common.store.factory import open_store
+from ts_reader import Archive as Reader
 
 TOPIC = "page_views"
 PARTITIONS = 3
@@ -74,10 +75,11 @@ def tell(records: int) -> int:
             _produce_and_ship(screen, cluster, agent, journal, archive, day)
             shipped = _close_and_ship(screen, cluster, agent, journal, archive, day)
             _report(screen, cluster, journal, shipped)
+            _show_the_tail(screen, journal)
             journal.close()
             _delete_the_broker(screen, cluster, agent)
-            _ask_spark(screen, cluster, journal, shipped, day)
-            _open_doors(screen, cluster, journal, shipped, day, running)
+            _ask_spark(screen, cluster, journal, day)
+            _open_doors(screen, cluster, journal, day, running)
             _what_next(screen)
     except KeyboardInterrupt:
         shutil.rmtree(cluster.logs, ignore_errors=True)
@@ -161,9 +163,22 @@ def _report(screen: Screen, cluster: LocalCluster, journal: Journal, shipped: di
     screen.table(columns, rows)
     # Round down: 98.996 must not be shown as 99.
     share = below * 10_000 // total / 100
-    screen.say(f"{below:,} of {total:,} records are shipped: {share:.2f} %.", "bold")
+    screen.say(f"{below:,} of {total:,} records are shipped in segments: {share:.2f} %.", "bold")
     if below < _LEAST_SHIPPED * total:
         raise DemoFailedError(f"only {share:.2f} % of the records were shipped, 99 % were expected")
+
+
+def _show_the_tail(screen: Screen, journal: Journal) -> None:
+    """Wait for the live tail.
+
+    Raises:
+        DemoFailedError: readers do not return each acknowledged record.
+    """
+    with screen.waiting("the live tail is shipped"):
+        ends = wait_for_tail(Reader(LOCATION, cluster=CLUSTER), TOPIC, journal.ends)
+    if ends != journal.ends:
+        raise DemoFailedError(f"readers return the offsets below {ends}; below {journal.ends} were acknowledged")
+    screen.say(f"The live tail has the others: readers return all {journal.total:,}.")
 
 
 def _delete_the_broker(screen: Screen, cluster: LocalCluster, agent: AgentProcess) -> None:
@@ -184,7 +199,7 @@ def _delete_the_broker(screen: Screen, cluster: LocalCluster, agent: AgentProces
     screen.say("Only the S3 server runs now.")
 
 
-def _ask_spark(screen: Screen, cluster: LocalCluster, journal: Journal, shipped: dict[int, Shipped], day: Day) -> None:
+def _ask_spark(screen: Screen, cluster: LocalCluster, journal: Journal, day: Day) -> None:
     screen.section("Spark reads the topic from the store", "query")
     noon = day.start_ms + DAY_MS // 2
     question = Question(
@@ -192,7 +207,7 @@ def _ask_spark(screen: Screen, cluster: LocalCluster, journal: Journal, shipped:
         cluster=CLUSTER,
         entropy_bits=ENTROPY_BITS,
         topic=TOPIC,
-        next_offsets=[shipped[number].next_offset for number in range(PARTITIONS)],
+        ends=[journal.ends.get(number, 0) for number in range(PARTITIONS)],
         first_ms=noon,
         end_ms=noon + HOUR_MS,
         journal=str(journal.directory),
@@ -223,7 +238,6 @@ def _open_doors(
     screen: Screen,
     cluster: LocalCluster,
     journal: Journal,
-    shipped: dict[int, Shipped],
     day: Day,
     running: ExitStack,
 ) -> None:
@@ -235,7 +249,7 @@ def _open_doors(
         location=LOCATION,
         cluster=CLUSTER,
         topic=TOPIC,
-        next_offsets=[shipped[number].next_offset for number in range(PARTITIONS)],
+        ends=[journal.ends.get(number, 0) for number in range(PARTITIONS)],
         journal=journal.directory,
     )
     screen.section("SQL reads it, by DuckDB in one process", "sql")

@@ -30,9 +30,9 @@ def _rows(screen: Screen, question: Question, facts: Mapping[str, Any]) -> None:
     screen.say("Rows per partition:")
     screen.table(("partition", "rows", "first offset", "last offset", "first time", "last time"), facts["rows"])
     found = {row[0]: row[1] for row in facts["rows"]}
-    expected = {number: end for number, end in enumerate(question.next_offsets) if end}
+    expected = {number: end for number, end in enumerate(question.ends) if end}
     if found != expected:
-        raise DemoFailedError(f"rows by partition are {found}; below the next offsets are {expected}")
+        raise DemoFailedError(f"rows by partition are {found}; the ends are {expected}")
 
 
 def _range(screen: Screen, question: Question, facts: Mapping[str, Any]) -> None:
@@ -59,14 +59,14 @@ def _sample(screen: Screen, question: Question, facts: Mapping[str, Any]) -> Non
 def _comparison(screen: Screen, question: Question, facts: Mapping[str, Any]) -> None:
     kinds = ("missing", "unexpected", "twice", "different")
     said = ", ".join(f"{facts[kind]:,} {kind}" for kind in kinds)
-    screen.say("Every row below the next offset against the journal, field by field:")
+    screen.say("Every row against the journal, field by field:")
     screen.say(f"{facts['equal']:,} equal, {said}.", "bold")
     if any(facts[kind] for kind in kinds):
         fields = ", ".join(f"{name} {count:,}" for name, count in facts["fields"].items() if count)
         examples = "; ".join(f"{question.topic}-{row[0]} offset {row[1]} {row[2]}" for row in facts["examples"])
         raise DemoFailedError(f"rows differ from the journal: {said}; fields: {fields or 'none'}; first: {examples}")
-    if facts["equal"] != sum(question.next_offsets):
-        raise DemoFailedError(f"{facts['equal']} rows were compared, {sum(question.next_offsets)} were expected")
+    if facts["equal"] != sum(question.ends):
+        raise DemoFailedError(f"{facts['equal']} rows were compared, {sum(question.ends)} were expected")
 
 
 _TELLERS = {"started": _started, "rows": _rows, "range": _range, "sample": _sample, "comparison": _comparison}

@@ -84,7 +84,7 @@ class Doors:
         location: of the archive, a URL.
         cluster: its id.
         topic: the topic.
-        next_offsets: of partition 0, 1, ...: all lower offsets must be found.
+        ends: of partition 0, 1, ...: all lower offsets must be found.
         journal: directory of the journal's files.
     """
 
@@ -95,7 +95,7 @@ class Doors:
     location: str
     cluster: str
     topic: str
-    next_offsets: Sequence[int]
+    ends: Sequence[int]
     journal: Path
 
     @property
@@ -195,13 +195,13 @@ class Doors:
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
         found: list[tuple[int, int]] = []
         try:
-            starts = [TopicPartition(self.topic, number, first_ms) for number in range(len(self.next_offsets))]
-            ends = [TopicPartition(self.topic, number, end_ms) for number in range(len(self.next_offsets))]
+            starts = [TopicPartition(self.topic, number, first_ms) for number in range(len(self.ends))]
+            ends = [TopicPartition(self.topic, number, end_ms) for number in range(len(self.ends))]
             begun = consumer.offsets_for_times(starts, _POLL_SECONDS)
             bounds = {part.partition: part.offset for part in consumer.offsets_for_times(ends, _POLL_SECONDS)}
             for number, bound in bounds.items():
                 if bound < 0:  # no record is later
-                    bounds[number] = self.next_offsets[number]
+                    bounds[number] = self.ends[number]
             left = {part.partition for part in begun if 0 <= part.offset < bounds[part.partition]}
             consumer.assign([part for part in begun if part.partition in left])
             while left:
@@ -221,9 +221,9 @@ class Doors:
         return found
 
     def _expect(self, rows: int, what: str) -> None:
-        expected = sum(self.next_offsets)
+        expected = sum(self.ends)
         if rows != expected:
-            raise DemoFailedError(f"{rows:,} {what}; {expected:,} records are below the next offsets")
+            raise DemoFailedError(f"{rows:,} {what}; {expected:,} records were acknowledged")
 
 
 def _output(command: Sequence[str]) -> str:

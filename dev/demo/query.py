@@ -29,7 +29,7 @@ class Question:
         cluster: of the topic.
         entropy_bits: of the store's keys.
         topic: the topic.
-        next_offsets: of partition 0, 1, ...: all lower offsets must exist.
+        ends: of partition 0, 1, ...: all lower offsets must exist.
         first_ms, end_ms: the time range `[first_ms, end_ms)` to query.
         journal: directory of the journal's files.
         scratch: directory for Spark's own files.
@@ -39,7 +39,7 @@ class Question:
     cluster: str
     entropy_bits: int
     topic: str
-    next_offsets: list[int]
+    ends: list[int]
     first_ms: int
     end_ms: int
     journal: str
@@ -80,10 +80,8 @@ def archive(spark: SparkSession, question: Question) -> DataFrameReader:
 
 
 def journal(spark: SparkSession, question: Question) -> DataFrame:
-    """Return the acknowledged records below the next offsets, with the columns of the data source."""
-    below = [
-        (F.col("partition") == number) & (F.col("offset") < end) for number, end in enumerate(question.next_offsets)
-    ]
+    """Return the acknowledged records below the ends, with the columns of the data source."""
+    below = [(F.col("partition") == number) & (F.col("offset") < end) for number, end in enumerate(question.ends)]
     written = spark.read.parquet(question.journal).where(_any(below))
     return written.withColumns({"topic": F.lit(question.topic), "timestampType": F.lit(_CREATE_TIME)})
 
@@ -116,7 +114,7 @@ def time_range(spark: SparkSession, question: Question) -> dict[str, Any]:
 
 def sample(spark: SparkSession, question: Question) -> dict[str, Any]:
     """Return a few rows of partition 0, with their headers."""
-    middle = question.next_offsets[0] // 2
+    middle = question.ends[0] // 2
     found = (
         archive(spark, question)
         .option("assign", json.dumps({question.topic: [0]}))

@@ -1,7 +1,7 @@
 """Reads the progress of shipping from the store, and the active segments from the broker's disk."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dev.demo.journal import Journal
@@ -13,6 +13,7 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_reader import Archive as Reader
 
 _LOOK_EVERY = 0.5  # seconds
 _TIMEOUT_SECONDS = 60.0  # without progress
@@ -133,3 +134,23 @@ def wait_for_shipping(
         now = archive.look()
         if now != seen:
             seen, moved = now, time.monotonic()
+
+
+def wait_for_tail(reader: Reader, topic: str, acknowledged: Mapping[int, int]) -> dict[int, int]:
+    """Wait until readers return each acknowledged record, or until a minute has passed.
+
+    Args:
+        reader: of the archive.
+        topic: the topic.
+        acknowledged: by partition, the offset after the last acknowledged record.
+
+    Returns:
+        by partition, the offset after the last one that readers return: the live tail counts.
+    """
+    began = time.monotonic()
+    while True:
+        ends = {found.partition: found.end for found in reader.partitions(topic)}
+        reached = all(ends.get(number, 0) >= end for number, end in acknowledged.items())
+        if reached or time.monotonic() - began > _TIMEOUT_SECONDS:
+            return ends
+        time.sleep(0.25)
