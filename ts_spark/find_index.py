@@ -18,6 +18,7 @@ from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound, Ti
 from ts_common.log_format.limits import BatchLimit
 from ts_common.store.options import Connection
 from ts_common.store.shared_stores import shared_store
+from ts_common.wording import counted
 from ts_reader.find.building import MOST_SHARE, Built, Lacking, build
 from ts_reader.find.keeping import Kept, keep
 from ts_reader.query.query import by_location, settled
@@ -131,8 +132,10 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     for topic, kept in found.items():
         built = kept.built
-        counts = f"{built.objects} segments, {built.bytes} bytes, {built.pairs} pairs, {built.too_many} above the bound"
-        print(f"{topic}: {counts}; {kept.merged} runs merged, {kept.removed} removed")  # noqa: T201  (as above)
+        added = f"{counted(built.objects, 'segment')} of {counted(built.bytes, 'byte')}, {counted(built.pairs, 'pair')}"
+        bound = f"{counted(built.too_many, 'segment')} above the bound"
+        runs = f"{counted(kept.merged, 'run')} merged, {counted(kept.removed, 'run')} removed"
+        print(f"{topic}: {added}; {bound}; {runs}")  # noqa: T201  (as above)
         for warning in kept.warnings:
             print(f"{topic}: {warning}", file=sys.stderr)  # noqa: T201  (as above)
     return 0

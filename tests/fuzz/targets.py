@@ -28,7 +28,7 @@ class Entry:
 TARGETS = {
     "archives": Entry("tests.fuzz.archives:Archives"),
     "parsers": Entry("tests.fuzz.parsers:Parsers", guided=True),
-    "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=384, share=4),
+    "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=384, share=5),
     # A value of many small items needs 200 times its bytes while it is Python objects.
     "codecs": Entry("tests.fuzz.codecs:Codecs", mib=384),
     "segments": Entry("tests.fuzz.segments:Segments", guided=True),

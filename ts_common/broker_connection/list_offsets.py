@@ -58,7 +58,7 @@ class OffsetRequests:
             for some in (names[first : first + _AT_ONCE] for first in range(0, len(names), _AT_ONCE))
         ]
 
-        self._answers = [b""] * len(self._requests)  # the last ones; none that has an error
+        self._answers: list[bytes | None] = [None] * len(self._requests)  # the last ones; none that has an error
 
     def send(self, connection: BrokerConnection) -> Iterator[tuple[str, list[tuple[int, int, int, int, int]]]]:
         """Yield each topic of an answer, with number, error, time, offset and epoch of its partitions.
@@ -85,7 +85,7 @@ class OffsetRequests:
                 yield topic, rows
             if count < wanted:
                 raise CorruptData(f"{connection.name}: ListOffsets: the answer has {count} of {wanted} partitions")
-            self._answers[at] = b"" if has_error else unread
+            self._answers[at] = None if has_error else unread
 
 
 def list_offsets(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.archive.small_objects import get_small
 from ts_common.errors import (
     CorruptData,
     NewerFormat,
@@ -24,7 +25,7 @@ from ts_reader.reading.parallel import stream_in_threads
 from tsctl.seal.chain import CheckedSeal, read_chain
 from tsctl.seal.explanations import Explanations
 from tsctl.seal.inventory import Candidate, Listed, candidates, committed_below, leaf_of, list_latest
-from tsctl.seal.leaves import MOST_LEAVES, Head, Leaf, LeafKind, Seal
+from tsctl.seal.leaves import MOST_LEAVES, SEAL_BYTES, Head, Leaf, LeafKind, Seal
 from tsctl.seal.merkle import root_of
 from tsctl.seal.signing import AcceptedKey, Signer
 from tsctl.verify.inventory import find_partitions
@@ -244,7 +245,7 @@ class _Writer:
             self._store.put(key, data, condition=IfAbsent())
         except (PreconditionFailed, OutcomeUnknown) as error:
             try:
-                if self._store.get(key)[0] == data:
+                if get_small(self._store, key, SEAL_BYTES)[0] == data:
                     return
             except ObjectNotFound:
                 raise error from None

@@ -150,7 +150,7 @@ def test_r02_filters_cut_transactions_apart(
     archive: Archive, transactions: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also into several pieces: what is between them is looked at for markers only, unless they are near."""
-    monkeypatch.setattr(windows, "_NEAR_BYTES", -1)
+    monkeypatch.setattr(windows, "NEAR_BYTES", -1)
     end = archive.ship(transactions.directory)
     draw = random.Random(4)
     options = {"subscribe": TOPIC, "includeHeaders": "true", "kafka.isolation.level": "read_committed"}
