@@ -7,21 +7,30 @@
 
 A request has no key of a record, and no hash of one. It is put where none exists, once its offsets are hidden. So a
 request without an object was not completed: the same command repeats it.
+
+Each later search of the request is an object of its own, `erasures/<id>.run-<time>.jsonl`, put where none exists. Its
+first line is a JSON object::
+
+    {"version":1,"time":3,"by":"arn:...","unread":0,"partitions":[["orders-0",1000,1200,4,181]]}
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Final
 
 from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.small_objects import get_small
 from ts_common.archive.stored_object import Presence, StoredObject, TopicName, between, limited
+from ts_common.errors import ObjectNotFound
 from ts_common.store.contract import ObjectStore
 
 ERASURE_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}(?<!\.done)", re.ASCII)
 _SUFFIX: Final = ".json"
+_RUN: Final = re.compile(rf"(?P<name>{_NAME.pattern})\.run-(?P<time>[0-9]{{1,15}})\.jsonl", re.ASCII)
 _Text = Annotated[str, limited(1000)]
 
 
@@ -38,7 +47,7 @@ class ErasedPartition:
 
     Attributes:
         directory: of the partition in its incarnation.
-        end: E: later records are not the request's.
+        end: E: later records are not the request's. 0 if the partition had no commit of an agent: it is not known yet.
         searched: the next offset when it was searched. Below E, what was committed since was not.
         number: of a list that has the offsets; 0 without any.
         offsets: how many were found.
@@ -49,6 +58,35 @@ class ErasedPartition:
     searched: int
     number: Annotated[int, between(0, MAX_ERASED)]
     offsets: int
+
+    def after(self, later: "ErasedPartition") -> "ErasedPartition":
+        """Return what a request has of it after a later search."""
+        return ErasedPartition(
+            self.directory,
+            later.end,
+            max(self.searched, later.searched),
+            max(self.number, later.number),
+            max(self.offsets, later.offsets),  # an index of keys lacks what is hidden
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRun(StoredObject, expected="a later search of a request to erase", most=ERASURE_BYTES):
+    """A later search of a request.
+
+    Attributes:
+        name: id of the request.
+        time: of its end, milliseconds since the epoch.
+        by: as of `Erasure`.
+        unread: the same.
+        partitions: the same.
+    """
+
+    name: Annotated[str, Presence.GIVEN]
+    time: int
+    by: _Text | None
+    unread: int
+    partitions: tuple[ErasedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +122,17 @@ class Erasure(StoredObject, expected="a request to erase", most=ERASURE_BYTES):
         is_searched = not self.unread and all(each.searched >= each.end for each in self.partitions)
         return ErasureState.HIDDEN if is_searched else ErasureState.OPEN
 
+    def after(self, runs: Iterable[ErasureRun]) -> "Erasure":
+        """Return the request as it is after later searches; `runs` in the order of their times."""
+        found = self
+        for run in runs:
+            later = {each.directory: each for each in run.partitions}
+            partitions = tuple(
+                each.after(later[each.directory]) if each.directory in later else each for each in found.partitions
+            )
+            found = replace(found, unread=run.unread, partitions=partitions)
+        return found
+
     def is_late(self, now: int) -> bool:
         """Return whether its bytes should be removed by now; `now` is in milliseconds since the epoch."""
         return now >= self.due
@@ -100,6 +149,30 @@ def erasure_key(keys: ClusterKeys, name: str) -> str:
     return f"{keys.erasures}{name}{_SUFFIX}"
 
 
+def erasure_run_key(keys: ClusterKeys, name: str, time: int) -> str:
+    """Return the key of a later search of a request, which ended at a time in milliseconds since the epoch."""
+    return f"{keys.erasures}{name}.run-{time}.jsonl"
+
+
+def read_erasure_runs(store: ObjectStore, keys: ClusterKeys, name: str) -> tuple[ErasureRun, ...]:
+    """Return the later searches of a request, by their times.
+
+    Raises:
+        As `read_erasure`.
+    """
+    found = list[ErasureRun]()
+    for info in store.list(f"{keys.erasures}{name}.run-"):
+        match = _RUN.fullmatch(info.key.removeprefix(keys.erasures))
+        if match is None or match["name"] != name:
+            continue
+        try:
+            data = get_small(store, info.key, ERASURE_BYTES)[0]
+        except ObjectNotFound:
+            continue
+        found.append(ErasureRun.decode(data.partition(b"\n")[0], info.key, name=name))
+    return tuple(sorted(found, key=lambda run: run.time))
+
+
 def read_erasure(store: ObjectStore, keys: ClusterKeys, name: str) -> Erasure | None:
     """Return a request; None if the store has none of this id.
 
@@ -113,7 +186,7 @@ def read_erasure(store: ObjectStore, keys: ClusterKeys, name: str) -> Erasure | 
 
 
 def read_erasures(store: ObjectStore, keys: ClusterKeys) -> tuple[Erasure, ...]:
-    """Return all requests of a cluster in one store by id; other names are ignored.
+    """Return all requests of a cluster in one store by id, as they are after all searches; other names are ignored.
 
     Raises:
         As `read_erasure`.
@@ -121,4 +194,4 @@ def read_erasures(store: ObjectStore, keys: ClusterKeys) -> tuple[Erasure, ...]:
     names = (info.key.removeprefix(keys.erasures) for info in store.list(keys.erasures))
     stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
     found = [read_erasure(store, keys, stem) for stem in stems if _NAME.fullmatch(stem)]
-    return tuple(each for each in found if each is not None)
+    return tuple(each.after(read_erasure_runs(store, keys, each.name)) for each in found if each is not None)

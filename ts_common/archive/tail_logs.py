@@ -149,20 +149,35 @@ class TailLogs:
         """
         if commit.live is None:
             return join(commit, ())
+        budget = Budget()
+        entries = self._entries(keys, commit, budget)
+        own = self._read_once(commit.live.log, budget)
+        return replace(join(commit, entries), time=own[0].head.time if own else None)
+
+    def copies(self, keys: PartitionKeys, commit: Commit) -> tuple[SegmentCopy, ...]:
+        """Return all entries of a partition in the logs that its commit names, also what no reader shows.
+
+        Raises:
+            as `chain`.
+        """
+        entries = self._entries(keys, commit, Budget())
+        return tuple(_copy(keys, Link(log, entry, entry.start, entry.end)) for log, entry in entries)
+
+    def _entries(self, keys: PartitionKeys, commit: Commit, budget: Budget) -> list[tuple[str, TailEntry]]:
+        """Return all entries of a partition, each with the name of its log."""
+        if commit.live is None:
+            return []
         named = dict.fromkeys((commit.live.log, *(log for log, _ in commit.live.former)))
         if len(named) > _MOST_LOGS:
             raise CorruptData(
                 f"{keys.commit} names {len(named)} logs of its live tail, and readers accept {_MOST_LOGS}"
             )
-        budget = Budget()
-        entries = [
+        return [
             (log, entry)
             for log in named
             for index in self._read_once(log, budget)
             for entry in index.entries_of(keys.directory, budget)
         ]
-        own = self._read_once(commit.live.log, budget)
-        return replace(join(commit, entries), time=own[0].head.time if own else None)
 
     def continuing(
         self,

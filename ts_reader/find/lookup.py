@@ -95,6 +95,26 @@ class KeyLookup:
             return False
         return True
 
+    def that_can_have(self, copies: Iterable[SegmentCopy]) -> tuple[SegmentCopy, ...]:
+        """Return the copies that can have one of the keys: by their entries, and all that no index covers as they are.
+
+        Args:
+            copies: of the places, in any directory; also those that no reader shows.
+
+        Raises:
+            StoreUnavailable, BucketMissing: from the store.
+        """
+        copies, wanted, covered = [*copies], set[str](), list[_Covered]()
+        for copy in copies:
+            run, entry = _newest(copy, self._indexes[copy.keys.cluster, copy.keys.incarnation])
+            if run is None or entry is None:
+                wanted.add(copy.key)
+            elif keys := self._of(copy.keys, entry):
+                covered.append(_Covered(copy.keys.partition, copy, run, entry, keys))
+        hits = _read_hits(self._store, covered)
+        wanted |= {each.copy.key for each in covered if (parts := each.parts(hits)) is None or parts}
+        return tuple(copy for copy in copies if copy.key in wanted)
+
     def _of(self, keys: PartitionKeys, entry: Entry) -> frozenset[HashedKey]:
         return allowed(keys.partition.partition, entry, self._wanted)
 
