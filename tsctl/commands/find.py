@@ -26,6 +26,7 @@ from tsctl.archive_options import (
 )
 from tsctl.cost.prices import read_prices
 from tsctl.exit_codes import ExitCode
+from tsctl.key_files import keys_of, read_lines
 from tsctl.output import Output
 from tsctl.scan_options import (
     FromOption,
@@ -90,19 +91,10 @@ class _Wanted:
             return None
         texts = [*(self.keys or ())]
         if self.file is not None:
-            try:
-                texts += [line for line in self.file.read_text(encoding="utf-8").splitlines() if line]
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"--keys={self.file}: {error}")
+            texts += read_lines("--keys", self.file, problems)
         if len(texts) > _MOST_KEYS:
             problems.append(f"--keys={self.file}: {len(texts):,} keys; at most {_MOST_KEYS:,} are expected")
-        if not self.hexadecimal:
-            return frozenset(text.encode() for text in texts)
-        try:
-            return frozenset(map(bytes.fromhex, texts))
-        except ValueError as error:
-            problems.append(f"--hex: {error}")
-            return frozenset()
+        return keys_of(texts, problems, hexadecimal=self.hexadecimal)
 
 
 @dataclass(frozen=True, slots=True)

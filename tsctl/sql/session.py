@@ -31,9 +31,9 @@ from ts_reader import Archive, Estimate, Observer, Scan
 from tsctl.sql.read_progress import ReadProgress
 
 # DuckDB would draw a progress bar on standard output, among the rows.
-_SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false", "enable_progress_bar = false")
+SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false", "enable_progress_bar = false")
 # A directory for temporary files would be open to statements: DuckDB allows what it may write itself.
-_CONFINED: Final = ("temp_directory = ''", "enable_external_access = false", "lock_configuration = true")
+CONFINED: Final = ("temp_directory = ''", "enable_external_access = false", "lock_configuration = true")
 _NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
 _SYNTAX: Final = re.compile(r'syntax error at or near "(from|offset|-|,)"')
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
@@ -101,7 +101,7 @@ class Session:
         self._reads: list[Read] = []
         self._failures: list[TieredStorageError] = []
         self._connection = duckdb.connect()
-        for setting in (*_SETTINGS, *(() if files else _CONFINED)):
+        for setting in (*SETTINGS, *(() if files else CONFINED)):
             self._connection.execute(f"SET {setting}")
         views = self._connection.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
         self._like_views = [by_name[name][0] for (name,) in views if name in by_name]
