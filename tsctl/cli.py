@@ -47,6 +47,7 @@ _COMMANDS: Final = {
     "status": ("status", "status"),
     "cost": ("cost", "cost"),
     "gc": ("gc", "gc"),
+    "erase": ("erase", "erase"),
     "adopt-topic-id": ("adopt", "adopt_topic_id"),
 }
 

@@ -50,6 +50,22 @@ def test_u14_credentials_that_are_refused_are_status_2(
     assert len(ended.err.splitlines()) == 1
 
 
+def test_an_erasure_reads_the_ends_of_the_running_cluster(shipped: Shipped, run: Run, tmp_path: Path) -> None:
+    """A dry run has the high watermarks as ends, above what is archived; the store and the cluster stay as they are."""
+    keys = tmp_path / "keys"
+    keys.write_text("nobody\n")
+    of = ("--topic", FIELDS, "--config", shipped.config, "--bootstrap-server", shipped.cluster.bootstrap, "--json")
+    found = run("erase", "add", "x", "--key-file", keys, "--reference", "r", "--due", "2090-01-01", "--dry-run", *of)
+    assert found.code == 0
+    ends = {each["partition"]: (each["end"], each["next_offset"]) for each in found.document["partitions"]}
+    live = run("erase", "check", *of).document["cluster"]["partitions"]
+    assert ends == {each["partition"]: (each["end"], each["archived_to"]) for each in live}
+    for (topic, number), archived in shipped.next_offsets.items():
+        if topic == FIELDS:
+            end, following = ends[f"{topic}-{number}"]
+            assert end > following == archived
+
+
 def test_r11_an_object_that_retention_deleted_meanwhile_is_status_75(
     hand_made: Archive, named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:

@@ -1,46 +1,48 @@
 """A request to erase: what it hides, what it notes, and what stops it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tests.common.log_format.build import batch, record
-from tests.made_archive import CLUSTER, MadeArchive, batches, steps
-from ts_common.archive.erasures import ErasureState, read_erasures
+from tests.made_archive import CLUSTER, MadeArchive
+from tests.tsctl.erase.made import PERSON, made_archive, put_agent
+from ts_common.archive.erasures import Erasure, ErasureState, read_erasures
 from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.holds import Hold
+from ts_common.archive.snapshots import Broker, ClusterSnapshot
 from ts_common.errors import OperatorError, QueryError
+from ts_common.model import TopicPartition
 from ts_reader import Archive
-from ts_reader.decode.columns import Projection
-from tsctl.erase.adding import Demand, add
-from tsctl.erase.searching import with_keys
+from tsctl.erase.adding import Demand, add, check
+from tsctl.erase.criteria import WithKeys
+from tsctl.erase.places import places_of
 
-PERSON = b"canary-5d0c91f2"
+FUTURE = 4_000_000_000_000
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> MadeArchive:
     """Two partitions, with one record of a person each."""
-    made = MadeArchive(tmp_path / "bucket")
-    log = batches(*steps(0, 30)) + batch(30, [record(0, PERSON, b"v")])
-    for partition in (0, 1):
-        made.put_segment("t", 0, log, partition=partition)
-        made.commit("t", 31, partition=partition)
-    return made
+    return made_archive(tmp_path / "bucket")
 
 
-def demand(name: str = "case-17", *, hides_held: bool = False) -> Demand:
-    projection = Projection(value=False, headers=False)
-    return Demand(name, "t", "letter of 1 May", 1000, projection, with_keys(frozenset({PERSON})), hides_held)
+def demand(
+    name: str = "case-17", *, due: int = FUTURE, hides_held: bool = False, ends: dict[TopicPartition, int] | None = None
+) -> Demand:
+    criterion = WithKeys(frozenset({PERSON}))
+    return Demand(name, "t", "letter of 1 May", due, criterion, hides_held, ends or {})
 
 
-def erase(archive: MadeArchive, of: Demand) -> Iterator[str]:
+def erase(archive: MadeArchive, of: Demand) -> Erasure:
+    """Check and add a request; no copy may be unread."""
     warnings = list[str]()
-    keys = [archive.partition("t", partition) for partition in (0, 1)]
-    add(archive.store, archive.keys, keys, of, warnings.append)
-    return iter(warnings)
+    found = places_of(archive.store, archive.keys, "t")
+    check(archive.keys, [found], of, [archive.store])
+    request = add(archive.keys, found, of, warnings.append)
+    assert warnings == []
+    return request
 
 
 def shown(archive: MadeArchive) -> list[bytes]:
@@ -50,7 +52,7 @@ def shown(archive: MadeArchive) -> list[bytes]:
 
 def test_records_of_a_person_are_hidden_and_the_request_names_no_person(archive: MadeArchive) -> None:
     """It has E, list and count of each partition; no object but the segments contains the key."""
-    assert [*erase(archive, demand())] == []
+    assert erase(archive, demand()).state is ErasureState.HIDDEN
     assert len(shown(archive)) == 60
     assert PERSON not in shown(archive)
     (request,) = read_erasures(archive.store, archive.keys)
@@ -59,16 +61,38 @@ def test_records_of_a_person_are_hidden_and_the_request_names_no_person(archive:
         ("t-1", 31, 1, 1),
     ]
     assert (request.name, request.offsets, request.state) == ("case-17", 2, ErasureState.HIDDEN)
-    assert (request.is_late(999), request.is_late(1000)) == (False, True)
+    assert (request.is_late(FUTURE - 1), request.is_late(FUTURE)) == (False, True)
     others = (info.key for info in archive.store.list() if not info.key.endswith(".log"))
     assert not [key for key in others if PERSON in archive.store.get(key)[0]]
 
 
-def test_a_second_request_of_one_id_is_refused(archive: MadeArchive) -> None:
+def test_another_request_of_one_id_is_refused(archive: MadeArchive) -> None:
     """A request is evidence, and never changes."""
     erase(archive, demand())
-    with pytest.raises(QueryError, match=r"request case-17: .* has one of this id; use another id"):
-        erase(archive, demand())
+    with pytest.raises(QueryError, match=r"case-17: .* has another one of this id \(topic t, reference 'letter"):
+        erase(archive, demand(due=FUTURE + 1))
+
+
+def test_a_new_request_that_is_late_is_refused(archive: MadeArchive) -> None:
+    """A wrong year is a mistake; a request that exists can be late."""
+    with pytest.raises(QueryError, match=r"--due=1970-01-01T00:00:01.000Z: it has passed"):
+        erase(archive, demand(due=1000))
+
+
+def test_a_request_is_open_until_the_commit_has_passed_the_log_end(archive: MadeArchive) -> None:
+    """The same request again searches up to its first E: what was produced later stays."""
+    ends = {TopicPartition("t", 0): 33, TopicPartition("t", 1): 20}
+    first = erase(archive, demand(ends=ends))
+    assert first.state is ErasureState.OPEN
+    assert [(each.end, each.searched) for each in first.partitions] == [(33, 31), (31, 31)]
+    archive.put_segment("t", 31, batch(31, [record(at, PERSON, b"v") for at in range(4)]))
+    archive.commit("t", 35, highest_base=31, log_start=None)
+    again = erase(archive, demand())
+    assert again.state is ErasureState.HIDDEN
+    assert [(each.end, each.searched, each.offsets) for each in again.partitions] == [(33, 35, 3), (31, 31, 1)]
+    assert shown(archive).count(PERSON) == 2
+    (stored_request,) = read_erasures(archive.store, archive.keys)
+    assert stored_request == again
 
 
 def test_a_hold_stops_it_unless_the_operator_hides_what_is_held(archive: MadeArchive) -> None:
@@ -83,6 +107,34 @@ def test_a_hold_stops_it_unless_the_operator_hides_what_is_held(archive: MadeArc
 
 def test_an_agent_of_an_earlier_release_stops_it(archive: MadeArchive) -> None:
     """It would drop the list's number from `log.start`."""
-    archive.store.put(archive.keys.ends_of(1), Ends(1, 1, {}).encode())
-    with pytest.raises(OperatorError, match="an agent of this cluster does not read lists of erased offsets"):
+    archive.store.put(archive.keys.ends_of(2), Ends(2, 1, {}).encode())
+    with pytest.raises(OperatorError, match=r"agent of broker 2: release before 0\.3 does not read lists"):
         erase(archive, demand())
+
+
+def test_an_agent_that_reports_nothing_stops_it_unless_its_broker_was_removed(archive: MadeArchive) -> None:
+    """A commit names its broker; the newest metadata snapshot has the brokers of the cluster."""
+    archive.store.delete([archive.keys.ends_of(1)])
+    with pytest.raises(OperatorError, match=r"agent of broker 1: it wrote no .*ends/1.json"):
+        erase(archive, demand())
+    brokers = {"2": Broker("b", 9092, None, {})}
+    ClusterSnapshot(1, 2, None, {}, brokers, None, None, None).put(archive.store, archive.keys, 0)
+    erase(archive, demand())
+    assert len(shown(archive)) == 60
+
+
+def test_records_of_a_restored_log_are_hidden_where_they_were_before(tmp_path: Path) -> None:
+    """The former place is in another cluster of the store, and the request names it with its path."""
+    former = made_archive(tmp_path / "store", "old")
+    archive = MadeArchive(tmp_path / "store")
+    put_agent(archive)
+    archive.put_segment("t", 31, batch(31, [record(0, PERSON, b"v")]))
+    archive.commit("t", 32, highest_base=31, log_start=31)
+    archive.put_restored(former.keys, 31)
+    archive.put_incarnations("t-1", "a" * 22)  # its object is in a directory as that of partition 1
+    assert shown(archive).count(PERSON) == 2
+    request = erase(archive, demand())
+    assert [(each.directory, each.offsets) for each in request.partitions] == [("t-0", 1), ("old/t-0", 1)]
+    assert shown(archive).count(PERSON) == 0
+    archive.put_restored(former.keys, 31, url="s3://elsewhere/base")
+    assert places_of(archive.store, archive.keys, "t").elsewhere == {"s3://elsewhere/base"}

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.made_archive import MadeArchive, batches, steps
+from tests.made_tail import MadeTail, plain, ship
+from tests.made_views import view_of
 from ts_common.archive.commit import LogStart
 from ts_common.archive.object_keys import SegmentName
-from ts_reader.decode.columns import Projection
-from tsctl.erase.searching import Searched, search, with_keys
-
-KEYS = Projection(value=False, headers=False)
+from ts_reader.find.building import build, lacking
+from tsctl.erase.criteria import AtOffsets, Criterion, WithKeys
+from tsctl.erase.searching import Searched, search
 
 
 @pytest.fixture
@@ -27,8 +28,11 @@ def archive(tmp_path: Path) -> MadeArchive:
 
 
 def found(archive: MadeArchive, *keys: int, end: int = 100) -> Searched:
-    wanted = frozenset(b"%d" % key for key in keys)
-    return search(archive.store, archive.partition("t"), end, KEYS, with_keys(wanted))
+    return searched_for(archive, WithKeys(frozenset(b"%d" % key for key in keys)), end)
+
+
+def searched_for(archive: MadeArchive, criterion: Criterion, end: int = 0) -> Searched:
+    return search(archive.store, archive.partition("t"), criterion, end=end)
 
 
 def test_all_copies_are_searched_and_the_greatest_epoch_of_a_batch_counts(archive: MadeArchive) -> None:
@@ -54,3 +58,36 @@ def test_a_damaged_copy_is_named_and_searched_up_to_its_damage(archive: MadeArch
     assert list(searched.offsets) == [(5, 6, 1), (25, 26, 1)]
     assert len(searched.unread) == 1
     assert key in searched.unread[0]
+
+
+def test_given_offsets_read_the_copies_that_cover_them(archive: MadeArchive) -> None:
+    """An epoch that is given counts as it is; an offset without a record is hidden up to the commit's epoch."""
+    prefix = archive.partition("t").prefix
+    searched = searched_for(archive, AtOffsets({prefix: {35: None, 45: 2, 49: None}}), 60)
+    assert list(searched.offsets) == [(35, 36, 2), (45, 46, 2), (49, 50, 3)]
+    assert (searched.copies, searched.left_out, searched.assumed) == (2, 2, 0)
+    lost = searched_for(archive, AtOffsets({prefix: {70: None}}), 80)
+    assert list(lost.offsets) == [(70, 71, 3)]
+    assert (lost.copies, lost.assumed) == (0, 1)
+
+
+def test_an_index_of_keys_leaves_out_copies_and_dead_tails_are_read(archive: MadeArchive) -> None:
+    """What no index has, as a dead copy, is read; the offsets are those of a search without one."""
+    expected = list(found(archive, 5, 25).offsets)
+    view = view_of(archive, "t", 0)
+    prefix = archive.keys.find(view.keys.incarnation)
+    built = build(archive.store, prefix, lacking(view, ()), most_share=100)
+    assert built.objects > 0
+    searched = found(archive, 5, 25)
+    assert list(searched.offsets) == expected
+    assert (searched.copies, searched.left_out) == (3, 1)
+
+
+def test_entries_of_a_live_tail_are_searched_up_to_its_end(tmp_path: Path) -> None:
+    """E is the end of the tail; the record is hidden there, and in the segment that ships it later."""
+    made = MadeArchive(tmp_path / "bucket")
+    ship(made)
+    MadeTail(made).put(plain(made, (100, 130)))
+    searched = searched_for(made, WithKeys(frozenset({b"7", b"120"})))
+    assert (searched.end, searched.following) == (130, 100)
+    assert list(searched.offsets) == [(7, 8, 0), (120, 121, 0)]

@@ -1,0 +1,104 @@
+"""The directories with records of a topic in one store: all incarnations, and where restored records were before."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.archive.directories import list_topics
+from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.archive.restored import Restored
+from ts_common.errors import CorruptData
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+
+_MOST: Final = 16  # former places of a partition, as readers accept
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition's directory.
+
+    Attributes:
+        name: of it in a request: the directory, with its path if it is of another cluster.
+        is_newest: whether it is of the newest incarnation, which agents write.
+    """
+
+    keys: PartitionKeys
+    name: str
+    is_newest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of a topic in one store.
+
+    Attributes:
+        topic_ids: of the newest incarnation; empty if it never had one.
+        elsewhere: URLs of other stores that have older records of it.
+    """
+
+    store: ObjectStore
+    places: tuple[Place, ...]
+    topic_ids: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
+
+
+def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
+    """Return the places of a topic; none if the store has no object of it.
+
+    Raises:
+        CorruptData: the list of incarnations or `restored.json` is malformed, or former places form a circle.
+        NewerFormat: a later release wrote one of them.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    listed = list_topics(store, cluster).get(topic)
+    if listed is None:
+        return Places(store, ())
+    incarnations, _ = read_incarnations(store, cluster, topic)
+    newest = incarnations.newest_directory
+    found, elsewhere = list[Place](), set[str]()
+    restored = dict[str, Restored | None]()
+    for directory in (topic, *sorted(listed.later)):
+        for number in sorted(listed.partitions):
+            keys = cluster.partition(TopicPartition(topic, number), directory)
+            if _has_objects(store, cluster, keys):
+                found.append(Place(keys, keys.directory, directory == newest))
+                former = _former(store, keys, restored, elsewhere)
+                found += [Place(each, _name(cluster, each), is_newest=False) for each in former]
+    ids = frozenset(each.topic_id for each in incarnations.entries if each.directory == newest)
+    once = {place.keys.prefix: place for place in reversed(found)}  # a former place can be an older incarnation
+    return Places(store, tuple(reversed(once.values())), ids, frozenset(elsewhere))
+
+
+def _has_objects(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) -> bool:
+    """Return whether a directory has objects of the partition, and not only the incarnations of a topic `t-1`."""
+    other = cluster.incarnations(str(keys.partition))
+    return any(info.key != other for info in store.list(keys.prefix))
+
+
+def _former(
+    store: ObjectStore, keys: PartitionKeys, known: dict[str, Restored | None], elsewhere: set[str]
+) -> Iterator[PartitionKeys]:
+    """Yield the former places of a partition in the same store; add the URL of one in another store."""
+    seen = {keys.prefix}
+    while True:
+        key = keys.cluster.restored
+        if key not in known:
+            known[key] = Restored.read(store, key)
+        record = known[key]
+        found = None if record is None else record.find(keys)
+        if found is None:
+            return
+        if found[0].url is not None and found[0].url.rstrip("/") != store.location.rstrip("/"):
+            elsewhere.add(found[0].url)
+            return
+        keys = found[0].keys_of(keys.partition)
+        if keys.prefix in seen or len(seen) > _MOST:
+            raise CorruptData(f"{key}: former places of {keys.partition} form a circle, or are more than {_MOST}")
+        seen.add(keys.prefix)
+        yield keys
+
+
+def _name(cluster: ClusterKeys, keys: PartitionKeys) -> str:
+    return keys.directory if keys.cluster == cluster else keys.prefix.rstrip("/")
