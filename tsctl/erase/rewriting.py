@@ -1,0 +1,323 @@
+"""A stored segment without its erased records (erase rule 5).
+
+The new segment has the old one's end, epochs and `.txnindex`, and each of its batches with base offset, last offset,
+producer and sequence, as Kafka's log cleaner leaves them. Its `.index` and `.timeindex` are built again. Before anyone
+puts it, both are decoded: the new one has each row of the old one that the list does not hide, and no other.
+
+What cannot be rewritten stays as it is, hidden by the list: damaged segments, and erased messages of magic 0 and 1.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from io import FileIO
+from typing import Final
+
+import pyarrow as pa
+from awscrt.checksums import crc32c
+
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
+from ts_common.archive.fetch import fetch
+from ts_common.archive.metadata_check import metadata_differences, named_indexes
+from ts_common.archive.segment_inspection import metadata_of
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
+from ts_common.archive.small_objects import read_index
+from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, OperatorError
+from ts_common.log_format.batch_rewriting import without_records
+from ts_common.log_format.framing import BatchHeader, Trailing, parse_header
+from ts_common.log_format.index_files import IndexBuilder, TimeIndex
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.log_format.scan import SegmentScan, scan_segment
+from ts_common.store.contract import ObjectStore
+from ts_reader.decode.arrow import to_arrow
+from ts_reader.decode.arrow_schema import MILLISECONDS, arrow_schema
+from ts_reader.decode.columns import Projection
+from ts_reader.decode.compression import ReusedCodecs
+from ts_reader.decode.segment_decoder import SegmentDecoder
+from tsctl.restore.chain import read_batches
+
+_CHUNK: Final = 1 << 20
+_ROW: Final = ("offset", MILLISECONDS, "timestampType", "key", "value", "headers")
+_SAME: Final = ("base_offset", "last_offset", "epochs", "epoch_lasts", "abort_markers", "control_count")
+_NO_FIELDS: Final = Projection(key=False, value=False, headers=False)
+_TXNINDEX: Final = ".txnindex"
+
+
+class HiddenOnly(Exception):
+    """The segment cannot be rewritten, so the list alone hides its records; the message has the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A segment without its erased records, not yet put.
+
+    Attributes:
+        file: the bytes of the `.log`, at any position.
+        size: their number.
+        metadata: of the new `.log`; `replaces` has the stem of the old one.
+        indexes: the bytes of each index, by suffix.
+        records: the number of records that it lacks.
+        batches: the number of batches that had them.
+        before: SHA-256 of the old `.log`, hexadecimal.
+        after: SHA-256 of the new one.
+        etag: of the old `.log`.
+    """
+
+    file: FileIO
+    size: int
+    metadata: SegmentMetadata
+    indexes: Mapping[str, bytes]
+    records: int
+    batches: int
+    before: str
+    after: str
+    etag: str
+
+
+@contextmanager
+def rewritten(
+    store: ObjectStore, copy: SegmentCopy, erased: ErasedOffsets, *, limit: BatchLimit = DEFAULT_LIMIT
+) -> Iterator[Rewritten | None]:
+    """Yield a copy without its erased records, in a temporary file; None if it has none of them.
+
+    Args:
+        erased: the list of the copy's directory.
+
+    Raises:
+        HiddenOnly: it is damaged, frozen, was not shipped by an agent, or has erased messages of magic 0 or 1.
+        ObjectNotFound: it was removed meanwhile.
+        BatchTooLarge: a batch exceeds the limit.
+        OperatorError: a temporary file cannot be written.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    with ExitStack() as opened:
+        try:
+            # Without a buffer, all errors of a full disk are raised by `write`.
+            old, new = (opened.enter_context(tempfile.TemporaryFile(buffering=0)) for _ in range(2))
+            found = _rewritten(store, copy, erased, limit, old, new)
+        except OSError as error:
+            raise OperatorError(
+                f"{copy.key}: no temporary files for twice its {copy.segment.size} bytes: {error}; set TMPDIR to a "
+                "directory with that much free space"
+            ) from error
+        except CorruptData as error:
+            raise HiddenOnly(f"it is damaged ({error}): repair it, and repeat the command") from error
+        except (ObjectFrozen, NewerFormat) as error:
+            raise HiddenOnly(str(error)) from error
+        yield found
+
+
+def _rewritten(
+    store: ObjectStore, copy: SegmentCopy, erased: ErasedOffsets, limit: BatchLimit, old: FileIO, new: FileIO
+) -> Rewritten | None:
+    info = store.head(copy.key)
+    metadata = decode_metadata(info.metadata, copy.key)
+    if metadata is None:
+        raise HiddenOnly("it has no metadata: a Java uploader shipped it, or a copy of the bucket lost its metadata")
+    before = _download(store, copy, old)
+    scan = _scan(old, copy.segment.size)
+    indexes = _kept_indexes(store, copy, metadata)
+    _check_stored(scan, metadata, indexes)
+    made = _without_erased(old, new, copy, erased, limit)
+    if not made.batches:
+        _check_none_is_hidden(old, erased, limit)
+        return None
+    offsets, times = made.index.finish()
+    indexes |= {".index": offsets, ".timeindex": times}
+    found = _scan(new, made.size, TimeIndex(copy.base, times))
+    _check_rewritten(scan, found)
+    _check_rows(_rows(old, erased, limit), _rows(new, NOTHING_ERASED, limit))
+    proven = metadata_of(found, copy.base, copy.key)
+    kept = replace(
+        proven,
+        end=metadata.end,
+        epochs=metadata.epochs,
+        last_epoch=metadata.last_epoch,
+        records=None if metadata.records is None else proven.records,
+        txnindex=metadata.txnindex,
+        shipped=metadata.shipped,
+        replaces=copy.segment.name.stem,
+        rebuilt=False,
+    )
+    return Rewritten(new, made.size, kept, indexes, made.records, made.batches, before, _sha256(new), info.etag)
+
+
+def _download(store: ObjectStore, copy: SegmentCopy, file: FileIO) -> str:
+    """Copy a `.log` to a file; return its SHA-256.
+
+    Raises:
+        CorruptData: it has not the listed size, or was replaced meanwhile.
+    """
+    digest, size = hashlib.sha256(), 0
+    for chunk in fetch(store, copy.key):
+        digest.update(chunk)
+        _write(file, chunk)
+        size += len(chunk)
+    if size != copy.segment.size:
+        raise CorruptData(f"the object ends at byte {size}; its listed size is {copy.segment.size}")
+    return digest.hexdigest()
+
+
+def _write(file: FileIO, data: bytes | memoryview) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _scan(file: FileIO, size: int, timeindex: TimeIndex | None = None) -> SegmentScan:
+    file.seek(0)
+    return scan_segment(file, size, timeindex)
+
+
+def _chunks(file: FileIO) -> Iterator[bytes]:
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        yield chunk
+
+
+def _sha256(file: FileIO) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(file):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _kept_indexes(store: ObjectStore, copy: SegmentCopy, metadata: SegmentMetadata) -> dict[str, bytes]:
+    """Return the `.txnindex`, if there is one; offsets do not change, so it stays as it is.
+
+    Raises:
+        CorruptData: it is not the one that the metadata names.
+    """
+    data = read_index(store, copy.keys, copy.segment.name, _TXNINDEX)
+    named = named_indexes(metadata).get(_TXNINDEX)
+    if named is not None and (data is None or crc32c(data) != named):
+        raise CorruptData(f"its {_TXNINDEX} is missing, or is not the one that its metadata names")
+    return {} if data is None else {_TXNINDEX: data}
+
+
+def _check_stored(scan: SegmentScan, metadata: SegmentMetadata, indexes: Mapping[str, bytes]) -> None:
+    """Check that a stored segment is whole: a rewritten one looks whole, and would hide the damage.
+
+    Raises:
+        CorruptData: naming what is wrong with it.
+    """
+    if scan.crc32c != metadata.crc32c:
+        raise CorruptData(f"CRC-32C {scan.crc32c:08x}; its metadata has {metadata.crc32c:08x}")
+    if scan.corruption:
+        raise CorruptData(scan.corruption[0][1])
+    if scan.trailing is Trailing.TORN:
+        raise CorruptData(f"torn batch at position {scan.valid_bytes}")
+    if differences := metadata_differences(scan, metadata, indexes):
+        raise CorruptData(differences[0])
+
+
+@dataclass(slots=True)
+class _Made:
+    """What was written to the new file.
+
+    Attributes:
+        records: the number of erased records.
+        batches: the number of batches that had them.
+    """
+
+    index: IndexBuilder
+    size: int = 0
+    records: int = 0
+    batches: int = 0
+
+    def add(self, header: BatchHeader, data: bytes | memoryview, file: FileIO) -> None:
+        """Write one more batch."""
+        _write(file, data)
+        self.index.add(header.last_offset, header.max_timestamp, len(data))
+        self.size += len(data)
+
+
+def _without_erased(old: FileIO, new: FileIO, copy: SegmentCopy, erased: ErasedOffsets, limit: BatchLimit) -> _Made:
+    """Write the batches of a file without their erased records to another one.
+
+    Raises:
+        HiddenOnly: an erased message of magic 0 or 1.
+        CorruptData: a batch cannot be decompressed or parsed.
+        BatchTooLarge: it exceeds the limit.
+    """
+    codecs, following, made = ReusedCodecs(limit), copy.base, _Made(IndexBuilder(copy.base))
+    for header, data in read_batches(_chunks(old), copy.segment.size, _damaged):
+        first = header.base_offset if header.magic >= 2 or not header.codec else following
+        following = max(following, header.last_offset + 1)
+        hidden = [] if header.is_control else [*erased.in_batch(first, header.last_offset + 1, header.leader_epoch)]
+        if hidden and header.magic < 2:
+            raise HiddenOnly(f"the erased offset {hidden[0][0]} is in a message of magic {header.magic}")
+        if not hidden:
+            made.add(header, data, new)
+            continue
+        deltas = {offset - header.base_offset for low, high in hidden for offset in range(low, high)}
+        changed = without_records(data, deltas, codecs)
+        after = parse_header(changed, 0, len(changed))
+        assert isinstance(after, BatchHeader)  # noqa: S101  (that function encoded it)
+        removed = (header.record_count or 0) - (after.record_count or 0)
+        made.records += removed
+        made.batches += removed > 0
+        made.add(after, changed, new)
+    return made
+
+
+def _check_none_is_hidden(file: FileIO, erased: ErasedOffsets, limit: BatchLimit) -> None:
+    """Check that the list hides no record of a file where no header shows one: a producer can write other offsets.
+
+    Raises:
+        HiddenOnly: it hides some.
+        CorruptData, BatchTooLarge: as `_without_erased`.
+    """
+    shown, stored = (
+        sum(columns.row_count for columns in SegmentDecoder(_NO_FIELDS, erased=each, limit=limit).decode(_chunks(file)))
+        for each in (erased, NOTHING_ERASED)
+    )
+    if shown != stored:
+        raise HiddenOnly(f"erased records have other offsets than the headers of their batches: {stored - shown}")
+
+
+def _damaged(what: str) -> None:
+    raise CorruptData(what)
+
+
+def _check_rewritten(old: SegmentScan, new: SegmentScan) -> None:
+    """Check that batches, epochs and markers are those of the old segment.
+
+    Raises:
+        CorruptData: something else changed.
+    """
+    for name in _SAME:
+        if getattr(old, name) != getattr(new, name):
+            raise CorruptData(f"rewritten it has {name} {getattr(new, name)}; {getattr(old, name)} is expected")
+    if new.corruption:
+        raise CorruptData(f"rewritten: {new.corruption[0][1]}")
+
+
+def _rows(file: FileIO, erased: ErasedOffsets, limit: BatchLimit) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a segment that a list does not hide, of aborted transactions too."""
+    for columns in SegmentDecoder(erased=erased, limit=limit).decode(_chunks(file)):
+        if columns.row_count:
+            yield to_arrow(columns, "", 0, _ROW)
+
+
+def _check_rows(expected: Iterator[pa.RecordBatch], found: Iterator[pa.RecordBatch]) -> None:
+    """Check that two streams of rows are equal, however they are divided.
+
+    Raises:
+        CorruptData: naming the first offset of the rows that differ.
+    """
+    nothing = pa.RecordBatch.from_pylist([], schema=arrow_schema(_ROW))
+    one = other = nothing
+    while True:
+        one = one if one.num_rows else next(expected, nothing)
+        other = other if other.num_rows else next(found, nothing)
+        count = min(one.num_rows, other.num_rows)
+        if not one.slice(0, count).equals(other.slice(0, count)) or (not count and one.num_rows != other.num_rows):
+            first = (one if one.num_rows else other)["offset"][0].as_py()
+            raise CorruptData(f"rewritten its records from offset {first} on are not those that readers show")
+        if not count:
+            return
+        one, other = one.slice(count), other.slice(count)
