@@ -13,7 +13,7 @@ The number after an offset is a leader epoch: records of batches with a higher o
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from ts_common.json_objects import MAX_INT32, MAX_INT64
 from ts_common.model import TopicPartition
@@ -75,8 +75,9 @@ def _parse(line: str, topic: str) -> tuple[int, int, int | None]:
     if name != topic:
         raise ValueError(f"topic {name[:249]}; {topic} is expected")
     partition, offset, epoch = numbers
-    is_right = _is_in(partition, MAX_INT32) and _is_in(offset, MAX_INT64 - 1)
-    if not is_right or not (epoch is None or _is_in(epoch, MAX_INT32)):
+    if not _is_in(partition, MAX_INT32) or not _is_in(offset, MAX_INT64 - 1):
+        raise ValueError(_FORM)
+    if epoch is not None and not _is_in(epoch, MAX_INT32):
         raise ValueError(_FORM)
     return partition, offset, epoch
 
@@ -85,5 +86,5 @@ def _is_digits(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 19
 
 
-def _is_in(number: object, most: int) -> bool:
+def _is_in(number: object, most: int) -> TypeGuard[int]:
     return type(number) is int and 0 <= number <= most
