@@ -38,7 +38,7 @@ class Canary:
         """The keys of the topic's only partition."""
         return self.archive.partition("t")
 
-    def erase(self, gone: Collection[int] = GONE, epoch: int = 0, number: int = 1) -> None:
+    def erase(self, gone: Iterable[int] = GONE, epoch: int = 0, number: int = 1) -> None:
         """Put a list by hand, and name it in `log.start`."""
         put_erased(self.archive.store, self.keys, ((offset, offset + 1, epoch) for offset in gone), number)
 

@@ -19,6 +19,7 @@ it. Values are ASCII.
 `ts-corrupt`          number of places that are not a whole batch; absent if 0
 `ts-shipped`          when the agent shipped it, ms since the epoch by its clock; absent in older archives
 `ts-replaces`         name of a damaged object without `.log`, whose offsets readers read elsewhere; absent without one
+`ts-erased`           number of the list of erased offsets that it obeys (`tsctl.erase`); absent without one
 `ts-version`          version of these fields (see `ts_common.format_version`); absent in version 1
 ====================  =================================================================================
 """

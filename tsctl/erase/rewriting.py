@@ -1,4 +1,4 @@
-"""A stored segment without its erased records (erase rule 5).
+"""A stored segment without its erased records (erase rule 6).
 
 The new segment has the old one's end, epochs and `.txnindex`, and each of its batches with base offset, last offset,
 producer and sequence, as Kafka's log cleaner leaves them. Its `.index` and `.timeindex` are built again. Before anyone
@@ -9,7 +9,7 @@ What cannot be rewritten stays as it is, hidden by the list: damaged segments, a
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from io import FileIO
@@ -36,7 +36,7 @@ from ts_reader.decode.arrow import to_arrow
 from ts_reader.decode.arrow_schema import MILLISECONDS, arrow_schema
 from ts_reader.decode.columns import Projection
 from ts_reader.decode.compression import ReusedCodecs
-from ts_reader.decode.segment_decoder import SegmentDecoder
+from ts_reader.decode.segment_decoder import MAX_OFFSET, SegmentDecoder
 from tsctl.restore.chain import read_batches
 
 _CHUNK: Final = 1 << 20
@@ -129,7 +129,9 @@ def _rewritten(
     indexes |= {".index": offsets, ".timeindex": times}
     found = _scan(new, made.size, TimeIndex(copy.base, times))
     _check_rewritten(scan, found)
-    _check_rows(_rows(old, erased, limit), _rows(new, NOTHING_ERASED, limit))
+    rows = _rows(_chunks(old), erased, limit), _rows(_chunks(new), NOTHING_ERASED, limit)
+    if (offset := _first_difference(*rows)) is not None:
+        raise CorruptData(f"rewritten its records from offset {offset} on are not those that readers show")
     proven = metadata_of(found, copy.base, copy.key)
     kept = replace(
         proven,
@@ -296,19 +298,44 @@ def _check_rewritten(old: SegmentScan, new: SegmentScan) -> None:
         raise CorruptData(f"rewritten: {new.corruption[0][1]}")
 
 
-def _rows(file: FileIO, erased: ErasedOffsets, limit: BatchLimit) -> Iterator[pa.RecordBatch]:
+def first_difference(
+    store: ObjectStore,
+    one: SegmentCopy,
+    other: SegmentCopy,
+    end: int,
+    erased: ErasedOffsets,
+    *,
+    limit: BatchLimit = DEFAULT_LIMIT,
+) -> int | None:
+    """Return the first offset that both copies cover, and where their rows differ; None without one.
+
+    Rows that the list hides are not compared.
+
+    Args:
+        end: the offset after the last to compare.
+
+    Raises:
+        CorruptData: one of them cannot be read.
+        BatchTooLarge: a batch exceeds the limit.
+        ObjectNotFound, ObjectFrozen, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+    start, end = max(one.base, other.base), min(one.end, other.end, end)
+    both = (_rows(fetch(store, copy.key), erased, limit, start, end) for copy in (one, other))
+    return _first_difference(*both)
+
+
+def _rows(
+    chunks: Iterable[bytes], erased: ErasedOffsets, limit: BatchLimit, start: int = 0, end: int = MAX_OFFSET
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of a segment that a list does not hide, of aborted transactions too."""
-    for columns in SegmentDecoder(erased=erased, limit=limit).decode(_chunks(file)):
+    decoder = SegmentDecoder(start_offset=start, end_offset=end, erased=erased, limit=limit)
+    for columns in decoder.decode(chunks):
         if columns.row_count:
             yield to_arrow(columns, "", 0, _ROW)
 
 
-def _check_rows(expected: Iterator[pa.RecordBatch], found: Iterator[pa.RecordBatch]) -> None:
-    """Check that two streams of rows are equal, however they are divided.
-
-    Raises:
-        CorruptData: naming the first offset of the rows that differ.
-    """
+def _first_difference(expected: Iterator[pa.RecordBatch], found: Iterator[pa.RecordBatch]) -> int | None:
+    """Return the first offset of rows where two streams differ, however they are divided; None if they are equal."""
     nothing = pa.RecordBatch.from_pylist([], schema=arrow_schema(_ROW))
     one = other = nothing
     while True:
@@ -316,8 +343,7 @@ def _check_rows(expected: Iterator[pa.RecordBatch], found: Iterator[pa.RecordBat
         other = other if other.num_rows else next(found, nothing)
         count = min(one.num_rows, other.num_rows)
         if not one.slice(0, count).equals(other.slice(0, count)) or (not count and one.num_rows != other.num_rows):
-            first = (one if one.num_rows else other)["offset"][0].as_py()
-            raise CorruptData(f"rewritten its records from offset {first} on are not those that readers show")
+            return int((one if one.num_rows else other)["offset"][0].as_py())
         if not count:
-            return
+            return None
         one, other = one.slice(count), other.slice(count)

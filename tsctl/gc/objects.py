@@ -65,7 +65,7 @@ def removable(
         released: seconds since the epoch: what is older and below can be what a killed deletion left.
     """
     objects = {info.key.removeprefix(keys.prefix): info for info in listed}
-    due = {copy.segment.name for copy in copies if copy.end <= below and not _is_of_later_leader(copy, commit)}
+    due = {copy.segment.name for copy in copies if copy.end <= below and not is_of_later_leader(copy, commit)}
     segments = due - _still_named(objects, copies, due)
     names = [
         *_segment_objects(objects, segments, commit, below, now, released),
@@ -165,7 +165,8 @@ def _still_named(
     return frozenset(kept)
 
 
-def _is_of_later_leader(copy: SegmentCopy, commit: Commit) -> bool:
+def is_of_later_leader(copy: SegmentCopy, commit: Commit) -> bool:
+    """Return whether a leader that has not committed yet shipped a segment, by its name and its epochs."""
     metadata = copy.metadata
     epochs = [epoch for epoch, _ in metadata.epochs or ()]
     epochs += [] if metadata.last_epoch is None else [metadata.last_epoch[0]]

@@ -163,7 +163,7 @@ def test_transactions_and_their_markers_stay(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_compaction_left_with_gaps_keeps_its_end(tmp_path: Path) -> None:
-    """Coverage, and an epoch whose batches are gone, are in metadata alone."""
+    """Coverage, and an epoch that has no batch any more, are in metadata alone."""
     log = batch(3, [record(0, PERSON), record(6)], last_offset_delta=9) + batch(20, [record(0), record(2)])
     made, copy = stored(tmp_path, log, 0, end=40)
     metadata = replace(copy.metadata, epochs=((0, 0), (4, 30)), shipped=5)
@@ -186,7 +186,7 @@ def test_without_an_erased_record_nothing_is_made(tmp_path: Path, erased: Erased
 
 
 def test_a_rewritten_segment_is_not_rewritten_again(tmp_path: Path) -> None:
-    """Its emptied batches and its gaps are final."""
+    """It has none of the listed records."""
     made, copy = stored(tmp_path, log_of(PERSON, 0, 100, GONE))
     found = rewrite(made, copy, listed(*GONE))
     assert found is not None

@@ -1,0 +1,195 @@
+"""The copies of a partition that can have erased records, and what keeps them (erase rule 6).
+
+A list is the greatest that a listing shows, as for readers. A copy that an eraser put names in its metadata the list
+that it obeys, so a run reads it again only once a greater list exists.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from ts_common.archive.catalog import read_snapshot
+from ts_common.archive.commit import Commit
+from ts_common.archive.copies import SegmentCopy, describe
+from ts_common.archive.erased_offsets import ErasedOffsets
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.json_objects import MAX_INT64
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from tsctl.gc.objects import Locked, is_of_later_leader
+from tsctl.gc.retention import LeftOut, Why
+
+ERASED_FIELD: Final = "ts-erased"  # in the metadata of a `.log`: number of the list that it obeys
+Held = Callable[[], str | None]
+"""Returns why bytes of the topic must stay now; None if nothing keeps them."""
+
+
+class Did(StrEnum):
+    """What a run did with a copy."""
+
+    REWRITTEN = "rewritten"
+    REMOVED = "removed"
+    WAITS = "waits"  # a later run can do it
+    HIDDEN = "hidden only"  # a person must act; until then the list hides its records
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one copy with erased records.
+
+    Attributes:
+        key: of its `.log`.
+        reason: why it stays as it is; empty otherwise.
+        made: key of the `.log` that replaces it; None without one.
+        records: the number of records that the new one lacks.
+        batches: the number of batches that had them.
+        before: SHA-256 of the old `.log`, hexadecimal; empty if nothing was put.
+        after: SHA-256 of the new one.
+    """
+
+    key: str
+    did: Did
+    reason: str = ""
+    made: str | None = None
+    records: int = 0
+    batches: int = 0
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class ErasedCopies:
+    """The copies of a partition with a list, at one moment.
+
+    Attributes:
+        copies: all that could be described, in the order of their bases: dead tails and hidden ones too.
+        listed: every object of the directory, by its name in it.
+        erased: the offsets of the greatest list.
+        number: of a list that `erased` contains.
+        floor: retention deletes what ends at or below it; None if that is unknown.
+        unread: a sentence for each copy that could not be described.
+    """
+
+    keys: PartitionKeys
+    commit: Commit
+    copies: tuple[SegmentCopy, ...]
+    listed: Mapping[str, ObjectInfo]
+    erased: ErasedOffsets
+    number: int
+    floor: int | None
+    unread: tuple[str, ...]
+
+    @cached_property
+    def replacing(self) -> Mapping[str, Sequence[SegmentCopy]]:
+        """The copies that replace others, by the stem that their metadata names."""
+        found = dict[str, list[SegmentCopy]]()
+        for copy in self.copies:
+            if copy.metadata.replaces is not None:
+                found.setdefault(copy.metadata.replaces, []).append(copy)
+        return found
+
+    def near_ends(self, copy: SegmentCopy) -> list[SegmentCopy]:
+        """Return the copies that readers choose instead of one: no other replaces them. A ring has none."""
+        found, waiting, seen = list[SegmentCopy](), [copy], {copy.key}
+        while waiting:
+            each = waiting.pop()
+            replacing = self.replacing.get(each.segment.name.stem, ())
+            if not replacing and each is not copy:
+                found.append(each)
+            waiting += [other for other in replacing if other.key not in seen]
+            seen |= {other.key for other in replacing}
+        return found
+
+    def live_end(self, copy: SegmentCopy) -> int:
+        """Return the end of the live part of a copy."""
+        return self.commit.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
+
+    def lacking(self, copy: SegmentCopy, staying: Sequence[SegmentCopy]) -> int | None:
+        """Return the first offset of a copy that those which stay lack, now or after an election; None without one."""
+        lacking = [
+            _first_outside(copy.base, end_of(copy), [(each.base, end_of(each)) for each in staying])
+            for end_of in (_end, self.live_end)
+        ]
+        return min((offset for offset in lacking if offset is not None), default=None)
+
+    def can_have(self, copy: SegmentCopy) -> bool:
+        """Return whether a copy can have a record of the list."""
+        return self.erased.meets(copy.base, MAX_INT64 if copy.may_overrun else copy.end)
+
+    def is_replaced(self, copy: SegmentCopy) -> bool:
+        """Return whether others have all offsets of a copy in its place.
+
+        A name alone does not decide: an agent can ship another segment under the name of a removed one.
+        """
+        staying = self.near_ends(copy)
+        return bool(staying) and self.lacking(copy, staying) is None
+
+    def why_kept(self, copy: SegmentCopy) -> str | None:
+        """Return why a copy must stay as it is for now; None if nothing of the archive needs it."""
+        commit = self.commit
+        if copy.base == commit.highest_base:
+            return f"line 1 of {self.keys.commit} names its base"
+        if copy.end >= commit.next_offset or (commit.tail is not None and copy.base <= commit.tail[0] < copy.end):
+            return f"the log of the leader is compared with it, until a later segment is in {self.keys.commit}"
+        if is_of_later_leader(copy, commit):
+            return "a leader that has not committed yet shipped it"
+        if self.floor is not None and copy.end <= self.floor:
+            return "retention has released it, and deletes it"
+        return None
+
+
+def read_erased_copies(store: ObjectStore, keys: PartitionKeys) -> ErasedCopies | None:
+    """Return the copies of a partition; None without a list of erased offsets.
+
+    Raises:
+        LeftOut: no agent committed it, or its commit and `log.start` do not fit now.
+        CorruptData: the commit, `log.start` or the list is damaged, or a list was lost.
+        NewerFormat: a later release wrote one of them.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    listed = dict[str, ObjectInfo]()
+
+    def note(info: ObjectInfo) -> None:
+        listed[info.key.removeprefix(keys.prefix)] = info
+
+    catalog = read_snapshot(store, keys, seen=note)
+    log_start = None if catalog.stored_log_start is None else catalog.stored_log_start.content
+    least = 0 if log_start is None else log_start.erased or 0
+    number = max(least, 0 if catalog.listed_erased is None else catalog.listed_erased.number)
+    if not number:
+        return None
+    if not isinstance(catalog.commit, Commit):
+        raise LeftOut(f"{keys.commit} is not of an agent, so no copy is changed: the list alone hides records")
+    if log_start is None or not catalog.settled:
+        raise LeftOut(
+            f"{keys.log_start} is missing, or has another lineage than the commit; the leader's agent writes it",
+            Why.CHANGED,
+        )
+    erased = catalog.read_erased(store)
+    unread = list[str]()
+    copies = describe(store, keys, catalog.segments, catalog.cache_objects, damaged=unread, removed=[])
+    return ErasedCopies(keys, catalog.commit, copies, listed, erased, number, log_start.floor, tuple(unread))
+
+
+def erased_number(metadata: Mapping[str, str]) -> int:
+    """Return the number of the list that a `.log` obeys, by its metadata; 0 if no eraser put it."""
+    text = metadata.get(ERASED_FIELD, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def why_locked(locked: Locked, keys: Sequence[str]) -> str | None:
+    """Return until when the store keeps one of some objects, and why; None if it keeps none."""
+    return next((lock.reason for lock in locked(keys).values()), None)
+
+
+def _end(copy: SegmentCopy) -> int:
+    return copy.end
+
+
+def _first_outside(start: int, end: int, ranges: Iterable[tuple[int, int]]) -> int | None:
+    """Return the first offset of `[start, end)` that no range has; None if they have all."""
+    for low, high in sorted(ranges):
+        if low <= start:
+            start = max(start, high)
+    return start if start < end else None

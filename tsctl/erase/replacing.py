@@ -1,0 +1,170 @@
+"""Puts rewritten copies next to the stored ones, which they replace for all readers (erase rule 6).
+
+Nothing is deleted here, and a run that is killed leaves whole copies only: the next one finds them. The list hides the
+same records before and after each put, so no order of puts matters to readers.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from secrets import token_hex
+from typing import Final
+
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.archive.segment_inspection import scan_object
+from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.archive.small_objects import INDEX_BYTES, get_small
+from ts_common.archive.unsealing import unsealed
+from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, ObjectNotFound, OperatorError, PreconditionFailed
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.store.contract import IfAbsent, ObjectStore
+from tsctl.erase.erased_copies import (
+    ERASED_FIELD,
+    Did,
+    ErasedCopies,
+    Held,
+    Outcome,
+    erased_number,
+    read_erased_copies,
+    why_locked,
+)
+from tsctl.erase.rewriting import HiddenOnly, Rewritten, rewritten
+from tsctl.gc.objects import Locked
+from tsctl.gc.retention import LeftOut, Why
+
+_REPAIRS: Final = 99  # names of equal bytes that replace different copies
+_MILLISECONDS: Final = 1000
+
+
+def replace_copies(
+    store: ObjectStore, keys: PartitionKeys, *, held: Held, locked: Locked, limit: BatchLimit = DEFAULT_LIMIT
+) -> Iterator[Outcome]:
+    """Put a copy without erased records for each copy of a partition that has some; yield what became of each.
+
+    If others have all offsets of a copy in its place, it is not rewritten: readers do not choose it, and it is removed.
+
+    Args:
+        held: is called before each put.
+        locked: returns, by key, the lock of each object that the store keeps.
+
+    Raises:
+        LeftOut: the partition stays as it is now, or its commit changed meanwhile.
+        CorruptData, NewerFormat: as `read_erased_copies`.
+        OutcomeUnknown: a put had no answer; the same call finds what it put.
+        OperatorError: no temporary file can be written, or no name is free.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    found = read_erased_copies(store, keys)
+    if found is None:
+        return
+    for reason in found.unread:
+        yield Outcome(keys.prefix, Did.HIDDEN, reason)
+    for copy in found.copies:
+        if found.can_have(copy) and not found.is_replaced(copy):
+            with suppress(ObjectNotFound):  # retention removed it meanwhile
+                if (outcome := _replace(store, found, copy, held, locked, limit)) is not None:
+                    yield outcome
+
+
+def _replace(
+    store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, held: Held, locked: Locked, limit: BatchLimit
+) -> Outcome | None:
+    """Put the copy that replaces another one; None if that one has no erased record."""
+    if erased_number(store.head(copy.key).metadata) >= found.number:
+        return None
+    if (why := found.why_kept(copy) or held() or why_locked(locked, [copy.key])) is not None:
+        return Outcome(copy.key, Did.WAITS, why)
+    try:
+        with rewritten(store, copy, found.erased, limit=limit) as new:
+            if new is None:
+                return None
+            if (why := held()) is not None:
+                return Outcome(copy.key, Did.WAITS, why)
+            made = _put(store, found, copy, new)
+            return Outcome(
+                copy.key, Did.REWRITTEN, "", found.keys.segment(made), new.records, new.batches, new.before, new.after
+            )
+    except (HiddenOnly, BatchTooLarge) as error:
+        return Outcome(copy.key, Did.HIDDEN, str(error))
+
+
+def _put(store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, new: Rewritten) -> SegmentName:
+    """Put a rewritten copy, unless another run did; return its name."""
+    fields = new.metadata.encode() | {ERASED_FIELD: str(found.number)}
+    token = f"{int(store.current_time() * _MILLISECONDS):013d}-erase-{token_hex(4)}"
+    with unsealed(store, found.keys, token, copy.base, max(copy.end, copy.base + 1)):
+        epoch = _checked_epoch(store, found, copy, new)
+        for number in (None, *range(1, _REPAIRS + 1)):
+            name = SegmentName(copy.base, epoch, new.metadata.crc32c, number)
+            key = found.keys.segment(name)
+            if _is_free(store, key) and _put_objects(store, found.keys, name, new, fields):
+                return name
+            if _is_same(store, key, new, fields):
+                return name
+    raise OperatorError(f"{key}: other objects have all names of this copy; compare the partition with tsctl verify")
+
+
+def _checked_epoch(store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, new: Rewritten) -> int:
+    """Return the commit's leader epoch now, which is a part of the name.
+
+    Raises:
+        LeftOut: the commit went back, or the copy is another object by now: rewriting it took minutes.
+        ObjectNotFound: it was removed.
+    """
+    commit, _ = read_commit(store, found.keys)
+    if not isinstance(commit, Commit) or commit.lineage != found.commit.lineage:
+        raise LeftOut(f"{found.keys.commit}: it went back meanwhile; the next run continues", Why.CHANGED)
+    if store.head(copy.key).etag != new.etag:
+        raise LeftOut(f"{copy.key}: it was written again meanwhile; the next run continues", Why.CHANGED)
+    return commit.epoch
+
+
+def _is_free(store: ObjectStore, key: str) -> bool:
+    try:
+        store.head(key)
+    except ObjectNotFound:
+        return True
+    return False
+
+
+def _put_objects(
+    store: ObjectStore, keys: PartitionKeys, name: SegmentName, new: Rewritten, fields: Mapping[str, str]
+) -> bool:
+    """Put the indexes, then the `.log`; return whether that is there now, and false if others have one of the names."""
+    for suffix, data in new.indexes.items():
+        key = keys.segment(name, suffix)
+        try:
+            store.put(key, data, condition=IfAbsent(), archived=True)
+        except PreconditionFailed:
+            with suppress(CorruptData):
+                if get_small(store, key, INDEX_BYTES)[0] == data:  # a killed run put it
+                    continue
+            return False
+    new.file.seek(0)
+    try:
+        store.put(
+            keys.segment(name),
+            new.file,
+            size=new.size,
+            metadata=fields,
+            condition=IfAbsent(),
+            crc32c=new.metadata.crc32c,
+            archived=True,
+        )
+    except PreconditionFailed:
+        return False
+    return True
+
+
+def _is_same(store: ObjectStore, key: str, new: Rewritten, fields: Mapping[str, str]) -> bool:
+    """Return whether another run put this copy; its list can be a later one. Bytes are compared, not metadata alone."""
+    try:
+        info = store.head(key)
+        found = decode_metadata(info.metadata, key)
+        if found != decode_metadata(fields, key) or erased_number(info.metadata) < erased_number(fields):
+            return False
+        return info.size == new.size and scan_object(store, key, info.size).crc32c == new.metadata.crc32c
+    except (ObjectNotFound, CorruptData, NewerFormat):
+        return False
