@@ -24,6 +24,7 @@ PARSES_JSON = {
     "ts_common/json_objects.py",
     "ts_reader/options/value_types.py",
     "ts_reader/schemas/json_values.py",
+    "tsctl/sql/row_filter.py",
     "tsctl/sql/session.py",
 }
 # Classes that an operator names in a file or an option of their own: see docs/security.md.

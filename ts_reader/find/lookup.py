@@ -58,8 +58,8 @@ class KeyLookup:
         """Return whether a partition has none of the keys, and no hole, by its listing and certificates alone.
 
         Then no metadata of its segments is read. This is decided for plain segments, one after the other, of a commit
-        that never went back, in which no leader epoch begins inside of a segment. So no part of a segment can be dead,
-        and each offset has one copy. The list of erased offsets is read: a damaged one is data loss.
+        that never went back, and has no leader epoch that begins inside of a segment. So no part of a segment can be
+        dead, and each offset has one copy. The list of erased offsets is read: a damaged one is data loss.
 
         Args:
             tails: whether live tails are read.

@@ -10,18 +10,19 @@
 The number after an offset is a leader epoch: records of batches with a higher one stay.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from ts_common.json_objects import MAX_INT32, MAX_INT64
+from ts_common.errors import CorruptData
+from ts_common.json_objects import MAX_INT32, MAX_INT64, parse_json
 from ts_common.model import TopicPartition
 from tsctl.key_files import read_lines
 
 _OPTION: Final = "--offsets"
 _FORM: Final = "TOPIC-PARTITION OFFSET [EPOCH], or a JSON line of tsctl find --offsets, is expected"
 _SHOWN: Final = 5  # of wrong lines
+_MOST_LINE_BYTES: Final = 4096
 
 
 def read_offsets(path: Path, topic: str, problems: list[str]) -> Mapping[int, Mapping[int, int | None]]:
@@ -60,10 +61,12 @@ def _parse(line: str, topic: str) -> tuple[int, int, int | None]:
     numbers: list[Any]
     if line.startswith("{"):
         try:
-            fields = json.loads(line)
-            name, numbers = fields["topic"], [fields["partition"], fields["offset"], fields.get("epoch")]
-        except (ValueError, KeyError, RecursionError) as error:
+            fields = parse_json(line.encode(), _OPTION, _MOST_LINE_BYTES)
+        except CorruptData as error:
             raise ValueError(_FORM) from error
+        if not isinstance(fields, dict):
+            raise ValueError(_FORM)
+        name, numbers = fields.get("topic"), [fields.get("partition"), fields.get("offset"), fields.get("epoch")]
         if not isinstance(name, str):
             raise ValueError(_FORM)
     else:

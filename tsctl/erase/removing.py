@@ -99,7 +99,7 @@ class _Run:
             try:
                 with rewritten(self._store, each, self._found.erased, limit=self._limit) as again:
                     if again is not None:
-                        return Outcome(copy.key, Did.WAITS, f"{each.key} has records of the list: rewrite it", made)
+                        return Outcome(copy.key, Did.WAITS, f"{each.key}: rewrite it; it has records of the list", made)
                 differing = self._differing(copy, each)
             except (HiddenOnly, BatchTooLarge, ObjectFrozen) as error:
                 return Outcome(copy.key, Did.HIDDEN, f"{each.key}: {error}", made)

@@ -137,7 +137,7 @@ def main() -> None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         problem(f"the folder is damaged: {type(error).__name__}: {error}")
     if not PROBLEMS:
-        print(f"RIGHT: {files} files, {len(heads)} seals; the files are unchanged since they were sealed")  # noqa: T201
+        print(f"RIGHT: files: {files}; seals: {len(heads)}; the files are unchanged since they were sealed")  # noqa: T201
     sys.exit(1 if PROBLEMS else 0)
 
 

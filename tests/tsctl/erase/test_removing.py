@@ -177,7 +177,7 @@ def test_a_copy_with_records_of_a_later_list_removes_nothing(person: Canary) -> 
     first, _ = remove(person)
     assert (first.did, first.reason) == (
         Did.WAITS,
-        f"{made[person.keys.segment(FIRST)]} has records of the list: rewrite it",
+        f"{made[person.keys.segment(FIRST)]}: rewrite it; it has records of the list",
     )
 
 
@@ -259,7 +259,7 @@ def test_a_repair_with_the_same_records_removes_nothing(person: Canary) -> None:
     """It is rewritten first."""
     repair = put_repair(person, person.archive.store.get(person.keys.segment(FIRST))[0], FIRST)
     assert reasons(remove(person)) == [
-        (Did.WAITS, f"{person.keys.segment(repair)} has records of the list: rewrite it")
+        (Did.WAITS, f"{person.keys.segment(repair)}: rewrite it; it has records of the list")
     ]
 
 

@@ -67,7 +67,7 @@ def test_the_folder_verifies_with_the_standard_library_and_openssl(proved: Prove
     assert proved.names() == sorted(["README.txt", "proof.json", "verify.py", *heads, *segments])
     assert proved.ended.document["files"] == 6
     code, said = proved.verify()
-    assert (code, said) == (0, "RIGHT: 6 files, 3 seals; the files are unchanged since they were sealed\n")
+    assert (code, said) == (0, "RIGHT: files: 6; seals: 3; the files are unchanged since they were sealed\n")
     assert proved.verify("--known", f"3:{proved.heads[2].sha256}")[0] == 0
 
 
