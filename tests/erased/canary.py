@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.common.log_format.build import batch, record
-from tests.made_archive import MadeArchive
+from tests.made_archive import BytesReader, MadeArchive
 from ts_common.archive.catalog import read_log_start
 from ts_common.archive.commit import new_writer
 from ts_common.archive.erased_list import ErasedList, encode_erased_list, erased_key
 from ts_common.archive.erased_offsets import ErasedOffsets
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.archive.segment_inspection import metadata_of
+from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
 from ts_reader.decode.codecs import Codec
 from ts_reader.decode.compression import compress
@@ -41,6 +43,14 @@ class Canary:
     def erase(self, gone: Iterable[int] = GONE, epoch: int = 0, number: int = 1) -> None:
         """Put a list by hand, and name it in `log.start`."""
         put_erased(self.archive.store, self.keys, ((offset, offset + 1, epoch) for offset in gone), number)
+
+    def put_repair(self, log: bytes, replaces: SegmentName) -> SegmentName:
+        """Put what a repair puts: the good bytes, under a variant's name, which is returned."""
+        scan = scan_segment(BytesReader(log), len(log), None)
+        name = SegmentName(replaces.base, 0, scan.crc32c)
+        metadata = replace(metadata_of(scan, name.base, "x"), replaces=replaces.stem)
+        self.archive.store.put(self.keys.segment(name), log, metadata=metadata.encode())
+        return name
 
 
 def put_erased(
@@ -100,3 +110,18 @@ def canary(location: str | Path | MadeArchive, *, packed: bool = True) -> Canary
         archive.put_segment("t", base, log_of(person, base, base + 100, packed=packed))
     archive.commit("t", END, highest_base=100)
     return Canary(archive, person)
+
+
+def restored_canary(location: Path) -> Canary:
+    """Return cluster `later`: it continues the canary's topic up to offset 220, and each directory has a list.
+
+    The lists of both leave `STAY` below `END`, and all but 203 from there on.
+    """
+    former = canary(location)
+    former.erase()
+    later = MadeArchive(location, cluster="later")
+    later.put_segment("t", END, log_of(former.person, END, 220, {203}))
+    later.commit("t", 220, highest_base=END, log_start=END)
+    later.put_restored(former.archive.keys, END)
+    put_erased(later.store, later.partition("t"), [(5, 6, 9), (203, 204, 0)])
+    return Canary(later, former.person)

@@ -7,8 +7,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from tests.erased.canary import END, GONE, STAY, Canary, canary, log_of, put_erased
-from tests.made_archive import CLUSTER, MadeArchive
+from tests.erased.canary import END, GONE, STAY, Canary, canary, log_of, put_erased, restored_canary
+from tests.made_archive import CLUSTER
 from tests.made_tail import MadeTail, entry
 from tests.reader.test_follow import Waiting
 from ts_common.archive.catalog import read_catalog
@@ -191,13 +191,7 @@ def test_only_a_list_costs_a_request(person: Canary, monkeypatch: pytest.MonkeyP
 
 def test_a_restored_partition_obeys_the_list_of_each_directory(tmp_path: Path) -> None:
     """The former directory's list hides below the restore, and the own one from there on."""
-    former = canary(tmp_path / "archive")
-    former.erase()
-    later = MadeArchive(tmp_path / "archive", cluster="later")
-    later.put_segment("t", END, log_of(former.person, END, 220, {203}))
-    later.commit("t", 220, highest_base=END, log_start=END)
-    later.put_restored(former.archive.keys, END)
-    put_erased(later.store, later.partition("t"), [(5, 6, 9), (203, 204, 0)])
+    later = restored_canary(tmp_path / "archive").archive
     found = pa.table(Archive(later.location, "later").scan("t"))["offset"].to_pylist()
     assert found == [*STAY, *(each for each in range(END, 220) if each != 203)]
 

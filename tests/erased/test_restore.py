@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.common.log_format.build import message
-from tests.erased.canary import END, GONE, STAY, canary, log_of, put_erased
+from tests.erased.canary import END, GONE, STAY, canary, put_erased, restored_canary
 from tests.made_archive import MadeArchive
 from tests.tsctl.restore.test_fetching import fetched, plan_of
 from ts_common.archive.former_places import read_with_former
@@ -57,18 +57,13 @@ def test_no_file_has_a_record_of_the_person(tmp_path: Path) -> None:
 
 def test_a_former_directory_has_a_list_of_its_own(tmp_path: Path) -> None:
     """Each file obeys the list of the directory that it is from, by the epochs that its batches have there."""
-    former = canary(tmp_path / "archive")
-    former.erase()
-    later = MadeArchive(tmp_path / "archive", cluster="later")
-    later.put_segment("t", END, log_of(former.person, END, 220, {203}))
-    later.commit("t", 220, highest_base=END, log_start=END)
-    later.put_restored(former.archive.keys, END)
-    put_erased(later.store, later.partition("t"), [(5, 6, 9), (203, 204, 0)])
+    restored = restored_canary(tmp_path / "archive")
+    later = restored.archive
     part = plan_partition(later.store, read_with_former(later.store, later.partition("t")), None, None)
     plan = part.finished([1], end_transactions([part])[part.keys.partition])
     offsets, data, _ = decoded(fetched(later, plan, tmp_path / "files")[1])
     assert offsets == [*STAY, *(each for each in range(END, 220) if each != 203)]
-    assert former.person not in data
+    assert restored.person not in data
 
 
 def test_old_messages_are_left_out_or_refused(tmp_path: Path) -> None:

@@ -68,11 +68,7 @@ def another_leaders_copy(person: Canary) -> None:
 def chain(person: Canary) -> None:
     """X is damaged, R replaces X, E replaces R; R is deleted before X."""
     store, keys = person.archive.store, person.keys
-    log, _ = store.get(keys.segment(FIRST))
-    scan = scan_segment(BytesReader(log), len(log), None)
-    repaired = SegmentName(0, 0, scan.crc32c)
-    metadata = replace(metadata_of(scan, 0, "x"), replaces=FIRST.stem)
-    store.put(keys.segment(repaired), log, metadata=metadata.encode())
+    repaired = person.put_repair(store.get(keys.segment(FIRST))[0], FIRST)
     put_rewritten(person, repaired)
     delete(person, repaired)
 

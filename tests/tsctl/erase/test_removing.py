@@ -86,15 +86,6 @@ def without_list(person: Canary) -> list[int]:
     return found
 
 
-def put_repair(person: Canary, log: bytes, replaces: SegmentName) -> SegmentName:
-    """Put what a repair puts: good bytes, under a variant's name."""
-    scan = scan_segment(BytesReader(log), len(log), None)
-    name = SegmentName(replaces.base, 0, scan.crc32c)
-    metadata = replace(metadata_of(scan, name.base, "x"), replaces=replaces.stem)
-    person.archive.store.put(person.keys.segment(name), log, metadata=metadata.encode())
-    return name
-
-
 def damage(person: Canary, key: str) -> None:
     store = person.archive.store
     body, info = store.get(key)
@@ -130,7 +121,7 @@ def test_before_a_rewriting_nothing_is_removed(person: Canary) -> None:
 def test_a_chain_is_removed_from_its_far_end(person: Canary) -> None:
     """X is damaged, R replaces X, E replaces R: without R, readers would choose X, and with it the person."""
     store, keys = person.archive.store, person.keys
-    repair = put_repair(person, store.get(keys.segment(FIRST))[0], FIRST)
+    repair = person.put_repair(store.get(keys.segment(FIRST))[0], FIRST)
     damage(person, keys.segment(FIRST))
     before = shown(person.archive)
     rewrite(person)
@@ -217,7 +208,7 @@ def test_a_repair_that_ends_below_the_damaged_copy_removes_nothing(person: Canar
     log = person.archive.store.get(key)[0]
     whole = decode_metadata(person.archive.store.head(key).metadata, key)
     assert whole is not None
-    put_repair(person, log, FIRST)
+    person.put_repair(log, FIRST)
     person.archive.store.put(key, log, metadata=replace(whole, end=110).encode())
     damage(person, key)
     rewrite(person)
@@ -229,7 +220,7 @@ def test_a_repair_that_ends_below_the_damaged_copy_removes_nothing(person: Canar
 def test_a_copy_with_other_records_removes_nothing(person: Canary) -> None:
     """A broker that others took over can put any segment, and name any other one in its metadata."""
     key = person.keys.segment(FIRST)
-    forged = put_repair(person, batches(*steps(0, 100)), FIRST)
+    forged = person.put_repair(batches(*steps(0, 100)), FIRST)
     made = rewrite(person)[person.keys.segment(forged)]
     outcomes = {each.key: each for each in remove(person)}
     assert outcomes[key].did is Did.HIDDEN
@@ -257,7 +248,7 @@ def test_two_repairs_that_have_all_offsets_together_remove_the_damaged_copy(pers
 
 def test_a_repair_with_the_same_records_removes_nothing(person: Canary) -> None:
     """It is rewritten first."""
-    repair = put_repair(person, person.archive.store.get(person.keys.segment(FIRST))[0], FIRST)
+    repair = person.put_repair(person.archive.store.get(person.keys.segment(FIRST))[0], FIRST)
     assert reasons(remove(person)) == [
         (Did.WAITS, f"{person.keys.segment(repair)}: rewrite it; it has records of the list")
     ]
@@ -267,7 +258,7 @@ def test_a_repair_with_the_same_records_removes_nothing(person: Canary) -> None:
 def test_what_a_repair_replaced_is_removed_if_it_may_have_records_of_the_list(person: Canary, is_damaged: bool) -> None:
     """The repair has none, so no run rewrites it. A damaged copy cannot be read, and may have some."""
     key = person.keys.segment(FIRST)
-    put_repair(person, person.archive.store.get(key)[0], FIRST)
+    person.put_repair(person.archive.store.get(key)[0], FIRST)
     person.erase({5}, epoch=-1, number=2)
     if is_damaged:
         damage(person, key)

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from tests.erased.canary import GONE, Canary, canary, log_of
-from tests.made_archive import BytesReader, MadeArchive, batches, steps
+from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.erase.killing import Killed, KilledAt, logs, not_held, not_locked, shown, values
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.sealed_objects import SealedRange, SealJson
-from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import OutcomeUnknown
-from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.protection import Lock
 from ts_common.store.wrappers.wrapped import WrappedStore
@@ -56,15 +54,6 @@ def remove_list_and_originals(person: Canary, *names: SegmentName) -> None:
     store, keys = person.archive.store, person.keys
     store.delete([*(keys.segment(name) for name in names), *(info.key for info in store.list(keys.erased))])
     store.put(keys.log_start, LogStart(0).encode())
-
-
-def put_repair(person: Canary, log: bytes, replaces: SegmentName) -> SegmentName:
-    """Put what a repair puts: the good bytes, under a variant's name."""
-    scan = scan_segment(BytesReader(log), len(log), None)
-    name = SegmentName(replaces.base, 0, scan.crc32c)
-    metadata = replace(metadata_of(scan, name.base, "x"), replaces=replaces.stem)
-    person.archive.store.put(person.keys.segment(name), log, metadata=metadata.encode())
-    return name
 
 
 def test_each_copy_with_a_listed_record_is_replaced(person: Canary) -> None:
@@ -222,7 +211,7 @@ def test_a_replaced_copy_is_not_rewritten_and_its_repair_is(person: Canary) -> N
     """Readers do not choose the damaged one, so nothing would be gained."""
     store, key = person.archive.store, person.keys.segment(FIRST)
     body, info = store.get(key)
-    repair = put_repair(person, body, FIRST)
+    repair = person.put_repair(body, FIRST)
     store.put(key, body[:-1] + bytes([body[-1] ^ 1]), metadata=dict(info.metadata))
     before = shown(person.archive)
     outcomes = run(person)
