@@ -85,12 +85,11 @@ def _bundles(copies: _Copies, most_bytes: int) -> Iterator[_Copies]:
     found: list[Lacking] = []
     size = 0
     for each in copies:
-        copy = each[1]
-        if found and size + copy.segment.size > most_bytes:
+        if found and size + each.copy.segment.size > most_bytes:
             yield found
             found, size = [], 0
         found.append(each)
-        size += copy.segment.size
+        size += each.copy.segment.size
     if found:
         yield found
 

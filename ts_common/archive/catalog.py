@@ -167,9 +167,18 @@ class PartitionCatalog:
         listed = [segment.size for segment in self.shown]
         return len(listed) + len(sizes), sum(listed) + sum(sizes)
 
+    @property
+    def erased_number(self) -> int:
+        """The number of a list that `read_erased` has all offsets of; 0 without one."""
+        return max(self._least_erased or 0, 0 if self.listed_erased is None else self.listed_erased.number)
+
+    @property
+    def _least_erased(self) -> int | None:
+        return None if self.stored_log_start is None else self.stored_log_start.content.erased
+
     def read_erased(self, store: ObjectStore) -> ErasedOffsets:
         """Return the erased offsets; raise as `ts_common.archive.erased_list.read_erased`."""
-        least = None if self.stored_log_start is None else self.stored_log_start.content.erased
+        least = self._least_erased
         return read_erased(store, self.keys, self.listed_erased, least)
 
     @property

@@ -4,7 +4,11 @@
 
     <base prefix>/ts-uploader~cluster~<cluster>/claims/backup.orders.json
     {"version":1,"table":"backup.orders","snapshot":"17","time":1700000000000,
-     "partitions":{"orders-0":4711}}
+     "partitions":{"orders-0":4711},"erased":[["orders-0",4,3]]}
+
+`erased` has, for a directory with a list of erased offsets, the number of the list that the table's rows obey, and of
+the one that all of its stored files obey: former snapshots of a table have rows that it deleted. Earlier releases do
+not write it.
 
 For each directory of a partition the object has the first offset that the table has not claimed: it still needs the
 segments with offsets from there on. A run of the table overwrites the object after its commit, and so does a run that
@@ -17,8 +21,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.object_keys import ClusterKeys, partition_of
-from ts_common.archive.stored_object import FieldKind, StoredObject
+from ts_common.archive.stored_object import FieldKind, Presence, StoredObject, between
 from ts_common.store.contract import ObjectStore
 
 _DIRECTORY: Final = "claims/"
@@ -34,6 +39,20 @@ def _directory(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class ObeyedList:
+    """Which lists of erased offsets of a partition's directory a table obeys.
+
+    Attributes:
+        rows: the greatest list whose records no row of the table has; 0 for none.
+        files: the greatest list whose records no stored file has, of a former snapshot neither; 0 for none.
+    """
+
+    directory: Annotated[str, FieldKind(_directory)]
+    rows: Annotated[int, between(0, MAX_ERASED)]
+    files: Annotated[int, between(0, MAX_ERASED)]
+
+
+@dataclass(frozen=True, slots=True)
 class TableClaims(StoredObject, expected="the claims of a table", most=16 << 20):
     """What a table still needs.
 
@@ -42,12 +61,14 @@ class TableClaims(StoredObject, expected="the claims of a table", most=16 << 20)
         snapshot: names the version of the table.
         time: milliseconds since the epoch, the clock of the run.
         needed_from: by directory of a partition, the first offset that the table has not claimed.
+        erased: the lists of erased offsets that it obeys, sorted by directory.
     """
 
     table: str
     snapshot: str
     time: int
     needed_from: Annotated[Mapping[Annotated[str, FieldKind(_directory)], int], "partitions"]
+    erased: Annotated[tuple[ObeyedList, ...], Presence.IF_SET] = ()
 
 
 def claims_key(keys: ClusterKeys, table: str) -> str:

@@ -7,7 +7,7 @@ run; a larger index is several runs, which `ts_reader.find.merging` merges later
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from ts_reader.find.rules import (
     Identity,
     identity_of,
     is_indexable,
+    obeys,
 )
 from ts_reader.find.runs import Pairs, Run, joined, new_name, put_files, put_objects
 from ts_reader.reading.segment_reader import SegmentReader
@@ -41,8 +42,19 @@ _PENDING: Final = 1 << 20
 _NOTHING: Final[Int64s] = np.empty(0, np.int64)
 _KEYS: Final = Projection(key=True, value=False, headers=False)
 
-# A copy that an index can have, its identity, and the erased offsets in it, whose keys an index must not have.
-Lacking = tuple[Identity, SegmentCopy, ErasedOffsets]
+
+class Lacking(NamedTuple):
+    """A copy that an index can have, and does not have as the list of erased offsets demands.
+
+    Attributes:
+        erased: the erased offsets in it, whose keys the index must not have.
+        number: of the list that has them; 0 without one.
+    """
+
+    identity: Identity
+    copy: SegmentCopy
+    erased: ErasedOffsets
+    number: int
 
 
 @dataclass(slots=True)
@@ -71,15 +83,28 @@ class Built:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def lacking(view: PartitionView, runs: Sequence[Run]) -> Iterator[Lacking]:
-    """Yield the copies in the view's own directory that an index can have, and does not."""
-    known: set[Identity] = set().union(*(run.entries for run in runs))
+def lacking(view: PartitionView, runs: Sequence[Run], number: int = 0) -> Iterator[Lacking]:
+    """Yield the copies in the view's own directory that an index can have, and does not.
+
+    A copy with erased offsets is read again if its entry is from before the list.
+
+    Args:
+        number: of the greatest list of erased offsets; 0 without one.
+    """
+    directory, known = view.keys.directory, set[Identity]()
+    for run in runs:
+        obeyed = run.erased.get(directory, 0)
+        known.update(
+            identity
+            for identity, entry in run.entries.items()
+            if identity[0] == directory and obeys(entry, obeyed, view.erased, number)
+        )
     for copy in view.copies:
         identity = identity_of(copy)
         if identity is None or identity in known or copy.keys != view.keys or copy.segment.is_frozen:
             continue
         if is_indexable(copy):
-            yield identity, copy, view.erased.between(copy.base, copy.end)
+            yield Lacking(identity, copy, view.erased.between(copy.base, copy.end), number)
 
 
 def build(
@@ -105,16 +130,19 @@ def build(
     built, reader = Built(), SegmentReader(store, _KEYS, erased=NOTHING_ERASED, limit=limit)
     entries: list[tuple[Identity, Entry]] = []
     pairs: list[Pairs] = []
+    lists: dict[str, int] = {}
 
     def put() -> None:
         if entries:
             name = new_name(time.strftime("%Y%m%d", time.gmtime(store.current_time())))
-            put_objects(store, f"{prefix}{name}/", entries, put_files(store, f"{prefix}{name}/", joined(pairs)))
+            files = put_files(store, f"{prefix}{name}/", joined(pairs))
+            put_objects(store, f"{prefix}{name}/", entries, files, erased=lists)
             built.runs.append(name)
             entries.clear()
             pairs.clear()
+            lists.clear()
 
-    for identity, copy, erased in copies:
+    for identity, copy, erased, number in copies:
         one = SegmentReader(store, _KEYS, erased=erased, limit=limit) if erased else reader
         try:
             entry, found = _read(one, copy, len(entries), most_share)
@@ -123,6 +151,8 @@ def build(
             continue
         pairs.append(Pairs(found[0], np.full(len(found[0]), len(entries), np.int64), found[1]))
         entries.append((identity, entry))
+        if number:
+            lists[copy.keys.directory] = number
         built.objects += 1
         built.bytes += copy.segment.size
         built.pairs += len(found[0])

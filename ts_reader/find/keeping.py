@@ -13,7 +13,7 @@ from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from ts_reader.find.building import Built, Lacking, lacking
 from ts_reader.find.lookup import read_runs
-from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable, stored_in
+from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable, outdated, stored_in
 from ts_reader.reading.parallel import in_threads
 
 # Adds segments to the index with a prefix of keys, as `ts_reader.find.building.build`.
@@ -46,7 +46,8 @@ def keep(
 ) -> Kept:
     """Bring the index of an incarnation of a topic up to date.
 
-    A run that lost a file, or has another one in its place, is replaced: its segments are indexed again.
+    A run that lost a file, or has another one in its place, is replaced: its segments are indexed again. So is what was
+    indexed before its records were erased.
 
     Args:
         catalogs: of all partitions of the incarnation in the store.
@@ -64,17 +65,21 @@ def keep(
     runs, objects = read_runs(store, keys.cluster, keys.incarnation), listed(store, prefix)
     damaged = [run.name for run in runs if not is_whole(run, objects.get(run.name, ()))]
     runs = [run for run in runs if run.name not in damaged]
-    built = build(prefix, [missing for view in views for missing in lacking(view, runs)])
+    numbers = {catalog.keys.directory: catalog.erased_number for catalog in catalogs}
+    lists = {view.keys.directory: (view.erased, numbers[view.keys.directory]) for view in views if view.erased}
+    built = build(prefix, [missing for view in views for missing in lacking(view, runs, numbers[view.keys.directory])])
     now = store.current_time()
     stored = stored_in(views)
     runs = [run for run in read_runs(store, keys.cluster, keys.incarnation) if run.name not in damaged]
     groups = mergeable(runs, now)
+    merging = {run.name for _, group in groups for run in group}
+    groups += [(run.name.partition("-")[0], [run]) for run in outdated(runs, lists) if run.name not in merging]
     if merges_at_once and len(built.runs) > 1:
         groups.append((built.runs[0].partition("-")[0], [run for run in runs if run.name in built.runs]))
     merged = 0
     for period, group in groups:
         try:
-            merge(store, prefix, period, group, stored, each)
+            merge(store, prefix, period, group, stored, each, lists)
             merged += len(group)
         except (CorruptData, ObjectNotFound) as error:
             warnings.append(f"runs of {period} are not merged: {error}")

@@ -1,4 +1,6 @@
-"""Merge the runs of an index: those of a past day, month or year become one, without objects that retention removed.
+"""Merge the runs of an index: those of a past day, month or year become one, without objects that were removed.
+
+A run with keys of erased records is written again without them, as a merge of one run.
 
 The merged run names its inputs. They are removed once it is a grace old, `objects.parquet` first: a look-up that began
 before has read what they are, and reads what it no longer finds in the segments.
@@ -12,11 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.partition_view import PartitionView
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_reader.decode.kernel_source import Int64s
-from ts_reader.find.rules import Entry, Identity, identity_of
+from ts_reader.find.rules import Entry, Identity, identity_of, obeys
 from ts_reader.find.runs import (
     FILES,
     OBJECTS_NAME,
@@ -36,6 +39,10 @@ GRACE_SECONDS: Final = 86_400.0
 MOST_DAYS: Final = 7  # of the present month, each a run of its own
 _DAY, _MONTH, _YEAR = 8, 6, 4
 _AT_ONCE: Final = 4  # files of a merged run; the pairs of each are in memory
+
+# The offsets of the greatest list of erased ones, and its number, by directory.
+Lists = Mapping[str, tuple[ErasedOffsets, int]]
+NO_LISTS: Final[Lists] = {}
 
 # Calls a function with the store and each item, and returns the results in their order.
 Each = Callable[[Callable[[ObjectStore, Any], Any], Sequence[Any]], list[Any]]
@@ -72,6 +79,19 @@ def mergeable(runs: Iterable[Run], now: float) -> list[tuple[str, list[Run]]]:
     return [(period, group) for period, group in sorted(groups.items()) if len(group) > 1]
 
 
+def outdated(runs: Iterable[Run], lists: Lists) -> list[Run]:
+    """Return the runs with keys of erased records that no other run replaces: each is written again without them."""
+    runs = list(runs)
+    replaced = {name for run in runs for name in run.replaces}
+    return [run for run in runs if run.name not in replaced and any(is_stale(run, each, lists) for each in run.entries)]
+
+
+def is_stale(run: Run, identity: Identity, lists: Lists) -> bool:
+    """Return whether what a run has of an object can be a key of an erased record."""
+    erased, number = lists.get(identity[0], (NOTHING_ERASED, 0))
+    return not obeys(run.entries[identity], run.erased.get(identity[0], 0), erased, number)
+
+
 def stored_in(views: Iterable[PartitionView]) -> dict[Identity, int | None]:
     """Return the objects of some views, with the times of their puts, ms since the epoch."""
     copies = ((identity_of(copy), copy) for view in views for copy in view.copies)
@@ -85,6 +105,7 @@ def merge(
     runs: Sequence[Run],
     stored: Mapping[Identity, int | None],
     each: Each | None = None,
+    lists: Lists = NO_LISTS,
 ) -> str:
     """Merge runs into one, and return its name.
 
@@ -95,6 +116,7 @@ def merge(
         stored: as of `stored_in`. Other objects are left out, and so are those that were put again after their run: the
             time of the merged run would hide that.
         each: merges the files; None: in this process. What it calls can be pickled.
+        lists: of erased offsets. Entries from before them, of objects with erased offsets, are left out too.
 
     Raises:
         CorruptData, ObjectNotFound: an input cannot be read.
@@ -103,7 +125,7 @@ def merge(
     chosen: dict[Identity, tuple[int, Entry]] = {}
     for number, run in enumerate(runs):
         for identity, entry in run.entries.items():
-            if identity not in stored or not run.is_later_than(stored[identity]):
+            if identity not in stored or not run.is_later_than(stored[identity]) or is_stale(run, identity, lists):
                 continue
             if identity not in chosen or not chosen[identity][1].parts:
                 chosen[identity] = number, entry
@@ -119,7 +141,8 @@ def merge(
     merged = partial(_merged, f"{prefix}{name}/", [*zip(runs, new_rows, strict=True)])
     put = (each or here(store))(merged, FILES)
     files = {digits: file for digits, file in zip(FILES, put, strict=True) if file is not None}
-    put_objects(store, f"{prefix}{name}/", entries.items(), files, [run.name for run in runs])
+    obeyed = {directory: lists[directory][1] for directory, *_ in entries if directory in lists}
+    put_objects(store, f"{prefix}{name}/", entries.items(), files, [run.name for run in runs], obeyed)
     return name
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.wording import counted
 from ts_reader.decode.hashed_key import HashedKey
 
@@ -110,6 +111,17 @@ def windows_of(entry: Entry, found: Iterable[int] | None) -> Iterator[Window]:
     """
     parts = (WHOLE,) if found is None else found
     yield from (entry.window(part) for part in parts)
+
+
+def obeys(entry: Entry, number: int, erased: ErasedOffsets, greatest: int) -> bool:
+    """Return whether an entry has no key of a record that the list of its directory hides.
+
+    Args:
+        number: of the list that its run obeys.
+        erased: the offsets of the greatest list.
+        greatest: number of that list.
+    """
+    return number >= greatest or not erased.meets(entry.base, entry.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.small_objects import checked, get_small
 from ts_common.errors import CorruptData
 from ts_common.format_version import VERSION
-from ts_common.json_objects import decoding, parse_fields
+from ts_common.json_objects import decoding, parse_fields, whole_number
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
 from ts_reader.decode.hashed_key import PLACE_BITS
 from ts_reader.decode.kernel_source import Int64s
@@ -55,6 +56,7 @@ _WHOLE_BYTES: Final = 2 << 20  # a smaller file is read in one request: a second
 _ARROW_END_BYTES: Final = 64 << 10  # that Arrow reads of a file's end first
 _ABOUT: Final = b"ts-find"
 _NAME: Final = re.compile(r"([0-9]{4}(?:[0-9]{2}){0,2})-[0-9a-f]{8}")
+_NO_LISTS: Final[Mapping[str, int]] = {}
 _NUMBERS: Final = ("size", "base", "end", "parts", "murmur2", "crc32", "fnv1a")
 _PAIR: Final = ("h", "s", "p")
 _SCHEMA: Final = pa.schema(
@@ -103,6 +105,7 @@ class Run:
         entries: what it has of each object.
         files: its files by the two digits, each with its size and its ETag.
         replaces: names of the runs that were merged into it.
+        erased: by directory, the number of the list of erased offsets that all its entries obey.
         modified: when it was finished, seconds since the epoch by the store's clock.
     """
 
@@ -111,6 +114,7 @@ class Run:
     entries: Mapping[Identity, Entry]
     files: Mapping[str, tuple[int, str]]
     replaces: tuple[str, ...] = ()
+    erased: Mapping[str, int] = field(default_factory=dict)
     modified: float = field(default=0.0, compare=False)
 
     def is_later_than(self, modified: int | None) -> bool:
@@ -165,7 +169,8 @@ def read_run(store: ObjectStore, prefix: str, name: str) -> Run:
         if len(entries) < len(rows):
             raise ValueError("an object is there twice")
         replaces = tuple(map(str, about["replaces"]))
-        return Run(name, f"{prefix}{name}/", entries, files, replaces, info.modified)
+        erased = {str(each): whole_number(number, 1, MAX_ERASED) for each, number in about.get("erased", {}).items()}
+        return Run(name, f"{prefix}{name}/", entries, files, replaces, erased, info.modified)
 
 
 def _entry(number: int, row: Mapping[str, int]) -> Entry:
@@ -220,6 +225,7 @@ def put_objects(
     entries: Iterable[tuple[Identity, Entry]],
     files: Mapping[str, tuple[int, str]],
     replaces: Sequence[str] = (),
+    erased: Mapping[str, int] = _NO_LISTS,
 ) -> None:
     """Finish a run whose files are put: put its `objects.parquet` where none exists.
 
@@ -227,6 +233,7 @@ def put_objects(
         prefix: of the run.
         entries: in the order of their rows.
         replaces: as of `Run`.
+        erased: the same.
 
     Raises:
         CorruptData: it would be larger than readers accept.
@@ -242,7 +249,7 @@ def put_objects(
         }
         for identity, entry in entries
     ]
-    about = {"version": VERSION, "files": files, "replaces": [*replaces]}
+    about = {"version": VERSION, "files": files, "replaces": [*replaces]} | ({"erased": {**erased}} if erased else {})
     schema = _SCHEMA.with_metadata({_ABOUT: json.dumps(about).encode()})
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema), buffer, write_page_checksum=True)

@@ -291,7 +291,7 @@ def _index(entry: HeldTopic, most_share: float, output: Output) -> dict[str, int
     store, topic = entry.store, entry.topic
 
     def add(prefix: str, copies: "Sequence[Lacking]") -> Built:
-        total = sum(copy.segment.size for _, copy, _ in copies)
+        total = sum(each.copy.segment.size for each in copies)
         with output.progress(topic.name, total, in_bytes=True) as advance:
             return build(store, prefix, copies, most_share=most_share, limit=batch_limit(), done=advance)
 

@@ -155,8 +155,7 @@ def read_erased_copies(store: ObjectStore, keys: PartitionKeys) -> ErasedCopies 
 
     catalog = read_snapshot(store, keys, seen=note)
     log_start = None if catalog.stored_log_start is None else catalog.stored_log_start.content
-    least = 0 if log_start is None else log_start.erased or 0
-    number = max(least, 0 if catalog.listed_erased is None else catalog.listed_erased.number)
+    number = catalog.erased_number
     if not number:
         return None
     if not isinstance(catalog.commit, Commit):
