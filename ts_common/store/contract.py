@@ -28,7 +28,7 @@ from typing import Protocol, Self
 
 from ts_common.errors import ObjectNotFound, OperatorError, TieredStorageError
 from ts_common.store.bucket_contract import BucketContract
-from ts_common.store.protection import HiddenBytes
+from ts_common.store.protection import HiddenBytes, Lock
 from ts_common.store.thaw_state import ThawState, ThawTier
 
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
@@ -404,13 +404,34 @@ class ObjectStore(BucketContract):
         del days, tier
         raise OperatorError(f"{self.location}/{key}: this store has no frozen objects that can be thawed")
 
-    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
-        """Open a streaming get of one version; its info has the metadata.
+    def open_version(
+        self, version: ObjectVersion, byte_range: ByteRange | None = None
+    ) -> AbstractContextManager[ObjectStream]:
+        """Open a streaming get of one version, as `open`; its info has the metadata, unless the range is beyond it.
 
         Raises:
             ObjectNotFound: the version does not exist any more.
         """
+        del byte_range
         raise ObjectNotFound(f"{version.info.key}: the store has no versions")
+
+    def version_lock(self, version: ObjectVersion) -> Lock | None:
+        """Return the lock of one version, also one that has ended; None without a lock.
+
+        Raises:
+            AccessDenied: this identity may not read the lock; the message names the permission.
+            ObjectNotFound: the version does not exist any more.
+        """
+        raise ObjectNotFound(f"{version.info.key}: the store has no versions")
+
+    def delete_version(self, version: ObjectVersion) -> None:
+        """Remove the bytes of one earlier version; a missing one counts as removed. No request brings them back.
+
+        Raises:
+            AccessDenied: this identity may not delete versions, or a lock keeps the version: read that first.
+            ValueError: it is the newest version, or a delete marker; nothing was removed.
+        """
+        raise OperatorError(f"{version.info.key}: the store has no versions that can be deleted")
 
     def unbound_metadata(self, prefix: str) -> Mapping[str, Sequence[Mapping[str, str]]]:
         """Return the metadata that a copy of a directory separated from its objects, by key; none in other stores.

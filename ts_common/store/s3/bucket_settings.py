@@ -66,28 +66,33 @@ class BucketProtection:
             versioned = locks or (versioning or {}).get("Status") in {_ENABLED, _SUSPENDED}
             return Protection(versioned, locks, _default(found.get("Rule", {}).get("DefaultRetention", {})))
 
-    def lock_of(self, key: str) -> Lock | None:
+    def lock_of(self, key: str, version: str | None = None) -> Lock | None:
         """Send HeadObject, then the requests for what its response leaves out; None if the object is not locked.
+
+        Args:
+            version: id of an earlier version of the object; None for the object.
 
         Raises:
             AccessDenied: this identity may not read the lock.
-            ObjectNotFound: the object does not exist.
+            ObjectNotFound: the object or the version does not exist.
         """
-        call = self._call("HeadObject", key)
+        call = self._call("HeadObject" if version is None else "HeadObjectVersion", key)
         try:
             with translated(call):
-                answer: Mapping[str, Any] = self._client.head_object(Bucket=self._bucket, Key=self._base + key)
+                named: Any = self._named(key, version)
+                answer: Mapping[str, Any] = self._client.head_object(**named)
         except TieredStorageError:
-            self._head(key)  # raises the reason, which a response to HEAD does not have
+            if version is None:
+                self._head(key)  # raises the reason, which a response to HEAD does not have
             raise
         call.refuse_page(answer.get("ContentType"))
         with call.understood():
             mode, until = _retained(answer.get("ObjectLockMode"), answer.get("ObjectLockRetainUntilDate"))
             hold = answer.get("ObjectLockLegalHoldStatus")
         if until is None and hold != _ON:
-            mode, until = self._retention(key)
+            mode, until = self._retention(key, version)
         if hold is None:
-            hold = self._legal_hold(key)
+            hold = self._legal_hold(key, version)
         return None if until is None and hold != _ON else Lock(until, hold == _ON, mode)
 
     def has_legal_hold(self, key: str, version: str) -> bool:
@@ -112,17 +117,16 @@ class BucketProtection:
                 Bucket=self._bucket, Key=self._base + key, VersionId=version, LegalHold=status
             )
 
-    def _retention(self, key: str) -> tuple[str, float | None]:
+    def _retention(self, key: str, version: str | None) -> tuple[str, float | None]:
         call = self._call("GetObjectRetention", key)
-        answer = self._answered(call, self._client.get_object_retention, self._named(key))
+        answer = self._answered(call, self._client.get_object_retention, self._named(key, version))
         with call.understood():
             found = (answer or {}).get("Retention", {})
             return _retained(found.get("Mode"), found.get("RetainUntilDate"))
 
     def _legal_hold(self, key: str, version: str | None = None) -> str | None:
         call = self._call("GetObjectLegalHold", key)
-        named = self._named(key) if version is None else {**self._named(key), "VersionId": version}
-        answer = self._answered(call, self._client.get_object_legal_hold, named)
+        answer = self._answered(call, self._client.get_object_legal_hold, self._named(key, version))
         with call.understood():
             hold: str | None = (answer or {}).get("LegalHold", {}).get("Status")
             return hold
@@ -148,8 +152,9 @@ class BucketProtection:
     def _call(self, operation: str, key: str) -> Call:
         return Call(operation, f"s3://{self._bucket}/{self._base}{key}")
 
-    def _named(self, key: str) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": self._base + key}
+    def _named(self, key: str, version: str | None) -> dict[str, str]:
+        named = {"Bucket": self._bucket, "Key": self._base + key}
+        return named if version is None else {**named, "VersionId": version}
 
 
 def _retained(mode: object, until: Any) -> tuple[str, float | None]:

@@ -54,7 +54,7 @@ from ts_common.store.s3.matching import MatchingDeletes
 from ts_common.store.s3.pages import Pages
 from ts_common.store.s3.shared_clients import SharedClients
 from ts_common.store.s3.thaw import may_be_frozen, restore_object, state_of
-from ts_common.store.s3.versions import list_versions
+from ts_common.store.s3.versions import delete_version, list_versions
 from ts_common.store.s3.writes import check_encrypted, copy_object, delete_keys, lock_arguments, storing_arguments
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
@@ -215,14 +215,26 @@ class S3Store(ObjectStore):
         check_prefix(prefix)
         return list_versions(self._reads, self._bucket, self._base, prefix)
 
-    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
+    def open_version(
+        self, version: ObjectVersion, byte_range: ByteRange | None = None
+    ) -> AbstractContextManager[ObjectStream]:
         """Send GetObject with the version's id."""
-        return self._open(check_key(version.info.key), None, version.id)
+        return self._open(check_key(version.info.key), byte_range, version)
+
+    def version_lock(self, version: ObjectVersion) -> Lock | None:
+        """Send the requests of `locked_until` with the version's id."""
+        return self._protection.lock_of(check_key(version.info.key), version.id)
+
+    def delete_version(self, version: ObjectVersion) -> None:
+        """Send DeleteObject with the version's id."""
+        delete_version(self._reads, self._bucket, self._base, version)
 
     @contextmanager
-    def _open(self, key: str, byte_range: ByteRange | None, version: str | None = None) -> Iterator[ObjectStream]:
+    def _open(
+        self, key: str, byte_range: ByteRange | None, version: ObjectVersion | None = None
+    ) -> Iterator[ObjectStream]:
         call = self._call("GetObject" if version is None else "GetObjectVersion", key)
-        request: dict[str, Any] = {} if version is None else {"VersionId": version}
+        request: dict[str, Any] = {} if version is None else {"VersionId": version.id}
         if byte_range is not None and byte_range != ByteRange(0):
             request["Range"] = range_header(byte_range)
         try:
@@ -233,7 +245,7 @@ class S3Store(ObjectStore):
                 raise
             answer = None
         if answer is None:
-            yield EmptyBody(self.head(key))
+            yield EmptyBody(self.head(key) if version is None else version.info)
             return
         body = answer["Body"]
         try:

@@ -44,6 +44,8 @@ NEEDED_PERMISSION = {
     "ListObjectsV2": "s3:ListBucket on the bucket",
     "ListObjectVersions": "s3:ListBucketVersions on the bucket",
     "GetObjectVersion": "s3:GetObjectVersion on the key",
+    "HeadObjectVersion": "s3:GetObjectVersion on the key",
+    "DeleteObjectVersion": "s3:DeleteObjectVersion on the key, unless a lock keeps this version",
     "DeleteObject": "s3:DeleteObject, and s3:GetObject for its condition",
     "DeleteObjects": "s3:DeleteObject",
     "RestoreObject": "s3:RestoreObject on the key",
@@ -76,6 +78,7 @@ WAY_OUT = {
 
 BY_CODE: dict[str, type[TieredStorageError]] = {
     "NoSuchKey": ObjectNotFound,
+    "NoSuchVersion": ObjectNotFound,
     "NoSuchBucket": BucketMissing,
     "PreconditionFailed": PreconditionFailed,
     "AccessDenied": AccessDenied,

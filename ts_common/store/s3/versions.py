@@ -1,11 +1,12 @@
-"""List the versions of objects in a bucket, and open one."""
+"""List the versions of objects in a bucket, and delete one."""
 
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from botocore import exceptions as sdk
 
-from ts_common.errors import StoreUnavailable
+from ts_common.errors import ObjectNotFound, StoreUnavailable
 from ts_common.store.answers import checked
 from ts_common.store.call import Call, strong
 from ts_common.store.contract import NO_METADATA, ObjectInfo, ObjectVersion
@@ -84,3 +85,31 @@ def _page(page: Mapping[str, Any], asked: str, start: int) -> list[ObjectVersion
         info = checked(ObjectInfo(key, size, etag, each["LastModified"].timestamp(), NO_METADATA))
         found.append(ObjectVersion(info, str(each["VersionId"]), bool(each["IsLatest"]), is_marker))
     return sorted(found, key=lambda each: (each.info.key, not each.is_latest, -each.info.modified))
+
+
+def delete_version(client: "S3Client", bucket: str, base: str, version: ObjectVersion) -> None:
+    """Delete an earlier version of an object.
+
+    Args:
+        client: of the SDK; it may repeat requests.
+        bucket: its name.
+        base: the prefix of all keys.
+
+    Raises:
+        AccessDenied: this identity may not delete versions, or the version has a lock.
+        ValueError: it is the newest one, or a delete marker; no request was sent.
+        BucketMissing, StoreUnavailable, OperatorError: as for any request.
+    """
+    if version.is_latest or version.is_delete_marker or not version.id:
+        raise ValueError(f"{version.info.key}: {version.id!r} is no earlier version with bytes")
+    call = Call("DeleteObjectVersion", f"s3://{bucket}/{base}{version.info.key}")
+    try:
+        with translated(call):
+            answer = client.delete_object(Bucket=bucket, Key=base + version.info.key, VersionId=version.id)
+    except ObjectNotFound:
+        return
+    if (status := answer["ResponseMetadata"]["HTTPStatusCode"]) != HTTPStatus.NO_CONTENT:
+        raise StoreUnavailable(
+            f"{call.operation} {call.target}: HTTP {status}; expected 204; check proxies and load balancers in front "
+            "of the store"
+        )

@@ -7,7 +7,7 @@ can write. So the limit is not only in the policy of its identity: each store of
 from collections.abc import Iterable, Mapping
 
 from ts_common.errors import AccessDenied
-from ts_common.store.contract import DeleteOutcome, ObjectStore
+from ts_common.store.contract import DeleteOutcome, ObjectStore, ObjectVersion
 from ts_common.store.validation import check_directory, check_key
 from ts_common.store.wrappers.wrapped import WrappedStore
 
@@ -41,6 +41,14 @@ class DeletesBelow(WrappedStore):
         """Delete objects below the prefix whose ETag is unchanged; raise as `delete`."""
         self._checked(etags)
         return self._inner.delete_matching(etags)
+
+    def delete_version(self, version: ObjectVersion) -> None:
+        """Delete no version: those of packs end by a rule of the bucket.
+
+        Raises:
+            AccessDenied: always.
+        """
+        raise AccessDenied(f"{self.location}/{version.info.key}: not deleted: this process deletes no version")
 
     def _checked(self, keys: Iterable[str]) -> list[str]:
         found = list(keys)

@@ -123,9 +123,19 @@ class WrappedStore(ObjectStore):
         """Call the inner store."""
         return self._inner.versions(prefix)
 
-    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
+    def open_version(
+        self, version: ObjectVersion, byte_range: ByteRange | None = None
+    ) -> AbstractContextManager[ObjectStream]:
         """Call the inner store."""
-        return self._inner.open_version(version)
+        return self._inner.open_version(version, byte_range)
+
+    def version_lock(self, version: ObjectVersion) -> Lock | None:
+        """Call the inner store."""
+        return self._inner.version_lock(version)
+
+    def delete_version(self, version: ObjectVersion) -> None:
+        """Call the inner store."""
+        self._inner.delete_version(version)
 
     def unbound_metadata(self, prefix: str) -> Mapping[str, Sequence[Mapping[str, str]]]:
         """Call the inner store."""

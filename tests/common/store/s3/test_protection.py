@@ -77,6 +77,13 @@ def test_a_delete_hides_a_locked_object_and_its_lock_is_found_first(locked: tupl
             store.head(key)
     assert store.hidden_bytes("t-0/") == store.hidden_bytes() == HiddenBytes(2, 10, 2)
     assert store.hidden_bytes("t-1/") == HiddenBytes(0, 0, 0)
+    for version in [each for each in store.versions("t-0/") or () if not each.is_delete_marker]:
+        found = store.version_lock(version)
+        assert found is not None
+        assert (found.until, found.legal_hold) == ((UNTIL.timestamp(), False) if found.mode else (None, True))
+        with pytest.raises(AccessDenied):
+            store.delete_version(version)
+    assert store.hidden_bytes("t-0/") == HiddenBytes(2, 10, 2)
 
 
 def test_a_default_retention_is_read_and_an_object_without_a_lock_has_none(

@@ -7,8 +7,8 @@ import pytest
 
 from dev.local.stores.moto import MotoServer
 from tests.common.store.servers import FakeServer, answer, error
-from ts_common.errors import AccessDenied, ObjectNotFound, StoreUnavailable, TieredStorageError
-from ts_common.store.contract import ObjectInfo, ObjectStore, ObjectVersion
+from ts_common.errors import AccessDenied, ObjectNotFound, OperatorError, StoreUnavailable, TieredStorageError
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectVersion
 from ts_common.store.directory.driver import FileStore
 from ts_common.store.factory import open_store
 
@@ -40,7 +40,16 @@ def test_versions_are_listed_newest_first_and_read_with_their_metadata(moto: Mot
             with store.open_version(version) as stream:
                 contents[stream.read(100)] = stream.info.metadata["n"]
         assert contents == {b"first": "first", b"second": "second"}
-        client.delete_object(Bucket=bucket, Key="base/d/a", VersionId=found[1].id)
+        with store.open_version(found[1], ByteRange(2, 4)) as stream:
+            assert (stream.read(9), stream.info.size) == (b"co", 6)
+        with store.open_version(found[1], ByteRange(6)) as stream:
+            assert (stream.read(9), stream.info.size) == (b"", 6)
+        for newest in (found[0], found[3]):  # the marker, and an object that readers find
+            with pytest.raises(ValueError, match="no earlier version"):
+                store.delete_version(newest)
+        for _ in range(2):  # a missing one counts as removed
+            store.delete_version(found[1])
+        assert listed(store, "d/") == [found[0], *found[2:]]
         with pytest.raises((ObjectNotFound, StoreUnavailable)), store.open_version(found[1]):
             pass
 
@@ -58,8 +67,13 @@ def test_a_store_of_another_kind_lists_no_versions(tmp_path: Path) -> None:
     """A directory keeps no bytes that were deleted."""
     with FileStore(tmp_path) as store:
         assert store.versions("") is None
+        version = ObjectVersion(ObjectInfo("a", 1, "e", 0.0), "v", False, False)
         with pytest.raises(ObjectNotFound):
-            store.open_version(ObjectVersion(ObjectInfo("a", 1, "e", 0.0), "v", True, False))
+            store.open_version(version)
+        with pytest.raises(ObjectNotFound):
+            store.version_lock(version)
+        with pytest.raises(OperatorError, match="no versions that can be deleted"):
+            store.delete_version(version)
 
 
 def test_a_denied_listing_names_the_permission(fake: FakeServer, far: ObjectStore) -> None:

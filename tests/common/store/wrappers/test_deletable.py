@@ -7,6 +7,7 @@ import pytest
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import AccessDenied
+from ts_common.store.contract import ObjectVersion
 from ts_common.store.directory.driver import FileStore
 from ts_common.store.validation import KeyRefused
 from ts_common.store.wrappers.deletable import DeletesBelow
@@ -33,6 +34,13 @@ def inner(tmp_path: Path) -> FileStore:
 def store(inner: FileStore) -> Iterator[DeletesBelow]:
     with DeletesBelow(inner, KEYS.tails, threads=1) as opened:
         yield opened
+
+
+def test_no_version_is_deleted(store: DeletesBelow) -> None:
+    """Not of a pack either: a rule of the bucket removes those."""
+    version = ObjectVersion(store.put(PACK, b"x"), "v", is_latest=False, is_delete_marker=False)
+    with pytest.raises(AccessDenied, match="deletes no version"):
+        store.delete_version(version)
 
 
 def test_objects_below_the_prefix_are_deleted(store: DeletesBelow) -> None:

@@ -62,8 +62,16 @@ class Inner(FileStore):
     def versions(self, prefix: str) -> Iterator[ObjectVersion] | None:
         return iter([ObjectVersion(info, "v", True, False) for info in self.list(prefix)])
 
-    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
-        return self.open(version.info.key)
+    def open_version(
+        self, version: ObjectVersion, byte_range: ByteRange | None = None
+    ) -> AbstractContextManager[ObjectStream]:
+        return self.open(version.info.key, byte_range)
+
+    def version_lock(self, version: ObjectVersion) -> Lock | None:
+        return LOCK if version.id == "v" else None
+
+    def delete_version(self, version: ObjectVersion) -> None:
+        self.delete([version.info.key])
 
 
 @pytest.fixture
@@ -110,9 +118,13 @@ def test_reads_and_deletes_are_those_of_the_inner_store(outer: WrappedStore, inn
     (version,) = list(outer.versions("e/") or ())
     with outer.open_version(version) as stream:
         assert (stream.info.key, stream.read(9)) == ("e/a", b"content")
+    with outer.open_version(version, ByteRange(2, 4)) as stream:
+        assert stream.read(9) == b"nt"
+    assert outer.version_lock(version) == LOCK
     assert outer.copy_if_absent("d/a", "c") == inner.head("c")
     assert outer.delete_matching({"d/b": inner.head("d/a").etag, "never": "e"}).kept == ("d/b",)
-    outer.delete(["c", "d/a", "e/a"])
+    outer.delete_version(version)
+    outer.delete(["c", "d/a"])
     assert [info.key for info in inner.list()] == ["d/b"]
     with pytest.raises(ObjectNotFound):
         outer.head("d/a")
