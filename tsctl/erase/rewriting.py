@@ -22,6 +22,7 @@ from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.fetch import fetch
 from ts_common.archive.metadata_check import metadata_differences, named_indexes
+from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import read_index
@@ -77,6 +78,28 @@ class Rewritten:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A segment in a temporary file.
+
+    Attributes:
+        key: of its `.log`.
+        file: the bytes of the `.log`, at any position.
+        size: their number.
+        metadata: of the `.log`.
+        txnindex: the bytes of its `.txnindex`; None without one.
+        etag: of the `.log`; empty if it is no object now.
+    """
+
+    key: str
+    name: SegmentName
+    file: FileIO
+    size: int
+    metadata: SegmentMetadata
+    txnindex: bytes | None
+    etag: str = ""
+
+
 @contextmanager
 def rewritten(
     store: ObjectStore, copy: SegmentCopy, erased: ErasedOffsets, *, limit: BatchLimit = DEFAULT_LIMIT
@@ -94,45 +117,74 @@ def rewritten(
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     with ExitStack() as opened:
-        try:
-            # Without a buffer, all errors of a full disk are raised by `write`.
-            old, new = (opened.enter_context(tempfile.TemporaryFile(buffering=0)) for _ in range(2))
-            found = _rewritten(store, copy, erased, limit, old, new)
-        except OSError as error:
-            raise OperatorError(
-                f"{copy.key}: no temporary files for twice its {copy.segment.size} bytes: {error}; set TMPDIR to a "
-                "directory with that much free space"
-            ) from error
-        except CorruptData as error:
-            raise HiddenOnly(f"it is damaged ({error}): repair it, and repeat the command") from error
-        except (ObjectFrozen, NewerFormat) as error:
-            raise HiddenOnly(str(error)) from error
+        with _translated(copy.key, copy.segment.size):
+            old, new = (opened.enter_context(_temporary_file()) for _ in range(2))
+            found = _rewritten(_downloaded(store, copy, old), erased, limit, new)
         yield found
 
 
-def _rewritten(
-    store: ObjectStore, copy: SegmentCopy, erased: ErasedOffsets, limit: BatchLimit, old: FileIO, new: FileIO
-) -> Rewritten | None:
+@contextmanager
+def rewritten_file(
+    old: SegmentFile, erased: ErasedOffsets, *, limit: BatchLimit = DEFAULT_LIMIT
+) -> Iterator[Rewritten | None]:
+    """Yield a segment that is in a file, as `rewritten`.
+
+    Raises:
+        HiddenOnly, BatchTooLarge, OperatorError: as `rewritten`.
+    """
+    with ExitStack() as opened:
+        with _translated(old.key, old.size):
+            found = _rewritten(old, erased, limit, opened.enter_context(_temporary_file()))
+        yield found
+
+
+def _temporary_file() -> FileIO:
+    # Without a buffer, all errors of a full disk are raised by `write`.
+    return tempfile.TemporaryFile(buffering=0)
+
+
+@contextmanager
+def _translated(key: str, size: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OperatorError(
+            f"{key}: no temporary files for twice its {size} bytes: {error}; set TMPDIR to a directory with that much "
+            "free space"
+        ) from error
+    except CorruptData as error:
+        raise HiddenOnly(f"it is damaged ({error}): repair it, and repeat the command") from error
+    except (ObjectFrozen, NewerFormat) as error:
+        raise HiddenOnly(str(error)) from error
+
+
+def _downloaded(store: ObjectStore, copy: SegmentCopy, file: FileIO) -> SegmentFile:
     info = store.head(copy.key)
     metadata = decode_metadata(info.metadata, copy.key)
     if metadata is None:
         raise HiddenOnly("it has no metadata: a Java uploader shipped it, or a copy of the bucket lost its metadata")
-    before = _download(store, copy, old)
-    scan = _scan(old, copy.segment.size)
-    indexes = _kept_indexes(store, copy, metadata)
+    _download(store, copy, file)
+    txnindex = _kept_txnindex(store, copy, metadata)
+    return SegmentFile(copy.key, copy.segment.name, file, copy.segment.size, metadata, txnindex, info.etag)
+
+
+def _rewritten(old: SegmentFile, erased: ErasedOffsets, limit: BatchLimit, new: FileIO) -> Rewritten | None:
+    metadata, base = old.metadata, old.name.base
+    indexes = {} if old.txnindex is None else {_TXNINDEX: old.txnindex}
+    scan = _scan(old.file, old.size)
     _check_stored(scan, metadata, indexes)
-    made = _without_erased(old, new, copy, erased, limit)
+    made = _without_erased(old, new, erased, limit)
     if not made.batches:
-        _check_none_is_hidden(old, erased, limit)
+        _check_none_is_hidden(old.file, erased, limit)
         return None
     offsets, times = made.index.finish()
     indexes |= {".index": offsets, ".timeindex": times}
-    found = _scan(new, made.size, TimeIndex(copy.base, times))
+    found = _scan(new, made.size, TimeIndex(base, times))
     _check_rewritten(scan, found)
-    rows = _rows(_chunks(old), erased, limit), _rows(_chunks(new), NOTHING_ERASED, limit)
+    rows = _rows(_chunks(old.file), erased, limit), _rows(_chunks(new), NOTHING_ERASED, limit)
     if (offset := _first_difference(*rows)) is not None:
         raise CorruptData(f"rewritten its records from offset {offset} on are not those that readers show")
-    proven = metadata_of(found, copy.base, copy.key)
+    proven = metadata_of(found, base, old.key)
     kept = replace(
         proven,
         end=metadata.end,
@@ -141,26 +193,25 @@ def _rewritten(
         records=None if metadata.records is None else proven.records,
         txnindex=metadata.txnindex,
         shipped=metadata.shipped,
-        replaces=copy.segment.name.stem,
+        replaces=old.name.stem,
         rebuilt=False,
     )
-    return Rewritten(new, made.size, kept, indexes, made.records, made.batches, before, _sha256(new), info.etag)
+    before, after = _sha256(old.file), _sha256(new)
+    return Rewritten(new, made.size, kept, indexes, made.records, made.batches, before, after, old.etag)
 
 
-def _download(store: ObjectStore, copy: SegmentCopy, file: FileIO) -> str:
-    """Copy a `.log` to a file; return its SHA-256.
+def _download(store: ObjectStore, copy: SegmentCopy, file: FileIO) -> None:
+    """Copy a `.log` to a file.
 
     Raises:
         CorruptData: it has not the listed size, or was replaced meanwhile.
     """
-    digest, size = hashlib.sha256(), 0
+    size = 0
     for chunk in fetch(store, copy.key):
-        digest.update(chunk)
         _write(file, chunk)
         size += len(chunk)
     if size != copy.segment.size:
         raise CorruptData(f"the object ends at byte {size}; its listed size is {copy.segment.size}")
-    return digest.hexdigest()
 
 
 def _write(file: FileIO, data: bytes | memoryview) -> None:
@@ -187,7 +238,7 @@ def _sha256(file: FileIO) -> str:
     return digest.hexdigest()
 
 
-def _kept_indexes(store: ObjectStore, copy: SegmentCopy, metadata: SegmentMetadata) -> dict[str, bytes]:
+def _kept_txnindex(store: ObjectStore, copy: SegmentCopy, metadata: SegmentMetadata) -> bytes | None:
     """Return the `.txnindex`, if there is one; offsets do not change, so it stays as it is.
 
     Raises:
@@ -197,7 +248,7 @@ def _kept_indexes(store: ObjectStore, copy: SegmentCopy, metadata: SegmentMetada
     named = named_indexes(metadata).get(_TXNINDEX)
     if named is not None and (data is None or crc32c(data) != named):
         raise CorruptData(f"its {_TXNINDEX} is missing, or is not the one that its metadata names")
-    return {} if data is None else {_TXNINDEX: data}
+    return data
 
 
 def _check_stored(scan: SegmentScan, metadata: SegmentMetadata, indexes: Mapping[str, bytes]) -> None:
@@ -237,7 +288,7 @@ class _Made:
         self.size += len(data)
 
 
-def _without_erased(old: FileIO, new: FileIO, copy: SegmentCopy, erased: ErasedOffsets, limit: BatchLimit) -> _Made:
+def _without_erased(old: SegmentFile, new: FileIO, erased: ErasedOffsets, limit: BatchLimit) -> _Made:
     """Write the batches of a file without their erased records to another one.
 
     Raises:
@@ -245,8 +296,9 @@ def _without_erased(old: FileIO, new: FileIO, copy: SegmentCopy, erased: ErasedO
         CorruptData: a batch cannot be decompressed or parsed.
         BatchTooLarge: it exceeds the limit.
     """
-    codecs, following, made = ReusedCodecs(limit), copy.base, _Made(IndexBuilder(copy.base))
-    for header, data in read_batches(_chunks(old), copy.segment.size, _damaged):
+    base = old.name.base
+    codecs, following, made = ReusedCodecs(limit), base, _Made(IndexBuilder(base))
+    for header, data in read_batches(_chunks(old.file), old.size, _damaged):
         first = header.base_offset if header.magic >= 2 or not header.codec else following
         following = max(following, header.last_offset + 1)
         hidden = [] if header.is_control else [*erased.in_batch(first, header.last_offset + 1, header.leader_epoch)]

@@ -2,12 +2,13 @@
 
 A version counts only if it has an agent's metadata, and a scan of its bytes confirms that. It is put where no object
 is, with its metadata, so that it keeps the time when it was shipped. The rules for names are those of an agent
-(protocol rule 13), with the leader epoch of the commit: no agent that leads has a lower one.
+(protocol rule 13), with the leader epoch of the commit: no agent that leads has a lower one. A version with erased
+records is put without them, as a variant that replaces the segment under the name of the version.
 
 In the copy of a directory, metadata that fits the bytes of an object is bound to it again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from secrets import token_hex
@@ -18,6 +19,7 @@ from awscrt.checksums import crc32c
 from ts_common.archive.cache_rewriting import rewrite_cache_objects
 from ts_common.archive.catalog import PartitionCatalog, read_commit, read_marks
 from ts_common.archive.commit import Commit
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.repair_requests import Damage
@@ -33,6 +35,7 @@ from ts_common.errors import (
     SegmentChanged,
 )
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore, ObjectVersion
+from tsctl.repair.erased_versions import ErasedVersions
 from tsctl.repair.index_form import Indexed, fits
 from tsctl.repair.needs import Need, rest_of
 from tsctl.repair.other_log import LiveCopies
@@ -40,6 +43,7 @@ from tsctl.repair.version_reading import Good, VersionReader
 
 _NEAREST: Final = 8  # deleted segments below a hole: two leaders' and their variants
 _REPAIRS: Final = 99
+_TXNINDEX: Final = ".txnindex"
 _BASE: Final = slice(0, 20)
 
 
@@ -52,6 +56,7 @@ class PutBack:
         end: the offset after the last.
         is_new: whether it was put for this need or an earlier one of this run, and not by others.
         is_bound: whether its metadata was bound to it again instead.
+        lacks_erased: whether the version has erased records, which the object lacks.
     """
 
     key: str
@@ -59,6 +64,7 @@ class PutBack:
     end: int
     is_new: bool = True
     is_bound: bool = False
+    lacks_erased: bool = False
 
 
 class PartitionVersions:
@@ -66,10 +72,21 @@ class PartitionVersions:
 
     Args:
         catalog: a snapshot of the partition.
+        erased: its erased offsets, by the greatest list.
         dry_run: whether nothing is put; the bytes of versions are not read then either.
+        refused: called with a sentence for each version with erased records that cannot be rewritten.
     """
 
-    def __init__(self, store: ObjectStore, catalog: PartitionCatalog, commit: Commit, *, dry_run: bool) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        catalog: PartitionCatalog,
+        commit: Commit,
+        erased: ErasedOffsets,
+        *,
+        dry_run: bool,
+        refused: Callable[[str], None],
+    ) -> None:
         self._store = store
         self._keys = catalog.keys
         self._commit = commit
@@ -80,6 +97,9 @@ class PartitionVersions:
         self._dry_run = dry_run
         self._copies = LiveCopies(store, catalog, commit)
         self._versions = VersionReader(store, catalog.keys, dry_run=dry_run)
+        self._rewriting = ErasedVersions(
+            catalog, commit, erased, txnindex=self._txnindex, dry_run=dry_run, refused=refused
+        )
         self._segments = [segment.name for segment in catalog.segments]
         self._done: list[PutBack] = []
         self._deleted: dict[str, list[ObjectVersion]] | None = None
@@ -157,9 +177,13 @@ class PartitionVersions:
             good, live = found
             if not any(live[0] < high and low < live[1] for low, high in left) or self._contradicted(good, live):
                 return None
-            with self._unsealed(name, live[1]):
-                placed = self._put_again(name, good)
-            return None if placed is None else PutBack(placed[0], *live, is_new=placed[1])
+            with self._rewriting.without_erased(name, version, good) as obeying:
+                if obeying is None:
+                    return None
+                with self._unsealed(name, live[1]):
+                    placed = self._put_again(name, obeying)
+            lacks = obeying is not good
+            return None if placed is None else PutBack(placed[0], *live, is_new=placed[1], lacks_erased=lacks)
 
     def _candidates(self, need: Need, end: int) -> list[tuple[SegmentName, list[ObjectVersion]]]:
         """Return the deleted `.log` objects that can have offsets of a need, with their versions."""
@@ -177,7 +201,8 @@ class PartitionVersions:
 
     def _put_again(self, name: SegmentName, good: Good) -> tuple[str, bool] | None:
         """Put a deleted segment under its name, or a variant's if a deletion can be in progress there."""
-        if name.base < self._variants_below and name.epoch is None:
+        # Its own name is free for the bytes that had it.
+        if good.indexes is not None or (name.base < self._variants_below and name.epoch is None):
             return self._put_variant(name, good, good.fields)
         key = self._keys.segment(name)
         if self._dry_run:
@@ -205,13 +230,13 @@ class PartitionVersions:
                     continue
                 good, live = found
                 if self._is_whole(need, damaged, good.metadata, live):
-                    return self._replacement(need, name, good, live, is_whole=True)
+                    return self._replacement(need, name, version, good, live, is_whole=True)
             if best is None or live[1] > best[0]:
                 best = live[1], version
         if best is None or best[0] <= need.start:
             return []
         with self._live(name, best[1]) as found:  # a shorter one; the rest is requested
-            return [] if found is None else self._replacement(need, name, *found, is_whole=False)
+            return [] if found is None else self._replacement(need, name, best[1], *found, is_whole=False)
 
     def _is_whole(
         self, need: Need, damaged: SegmentMetadata | None, metadata: SegmentMetadata, live: tuple[int, int]
@@ -225,19 +250,32 @@ class PartitionVersions:
         return live[1] >= end
 
     def _replacement(
-        self, need: Need, name: SegmentName, good: Good, live: tuple[int, int], *, is_whole: bool
+        self,
+        need: Need,
+        name: SegmentName,
+        version: ObjectVersion,
+        good: Good,
+        live: tuple[int, int],
+        *,
+        is_whole: bool,
     ) -> list[PutBack]:
-        fields = {**good.fields, **replace(good.metadata, replaces=name.stem).encode()}
-        with self._unsealed(name, max(live[1], need.end or 0)):
-            placed = self._put_variant(name, good, fields)
+        with self._rewriting.without_erased(name, version, good) as obeying:
+            if obeying is None:
+                return []
+            fields = {**obeying.fields, **replace(obeying.metadata, replaces=name.stem).encode()}
+            with self._unsealed(name, max(live[1], need.end or 0)):
+                placed = self._put_variant(name, obeying, fields)
         if placed is None:
             return []
-        self._done.append(PutBack(placed[0], *live, is_new=placed[1]))
+        put = PutBack(placed[0], *live, is_new=placed[1], lacks_erased=obeying is not good)
+        self._done.append(put)
         end = max(live[1], need.end or 0) if is_whole else live[1]
-        return [PutBack(placed[0], need.start, end, is_new=placed[1])]
+        return [replace(put, start=need.start, end=end)]
 
     def _put_variant(self, name: SegmentName, good: Good, fields: Mapping[str, str]) -> tuple[str, bool] | None:
         """Put a segment under the first variant's name that no object has, unless one has the same already."""
+        if self._dry_run and good.indexes is not None:  # the name has the CRC-32C of bytes that a dry run does not make
+            return self._keys.segment(name), True
         crc = good.metadata.crc32c
         for there in self._segments:  # also of an earlier leader epoch
             if (there.base, there.crc32c) == (name.base, crc) and self._has(self._keys.segment(there), good, fields):
@@ -318,6 +356,11 @@ class PartitionVersions:
             good.file.seek(position)
             return good.file.read(count)
 
+        if good.indexes is not None:
+            for suffix, data in good.indexes.items():
+                with suppress(PreconditionFailed):
+                    self._store.put(self._keys.segment(target, suffix), data, condition=IfAbsent(), archived=True)
+            return
         segment = Indexed(target.base, good.size, good.metadata, read)
         for suffix in INDEX_SUFFIXES:
             self._put_index(self._keys.segment(source, suffix), self._keys.segment(target, suffix), suffix, segment)
@@ -330,6 +373,13 @@ class PartitionVersions:
         with suppress(PreconditionFailed):
             self._store.put(target, data, condition=IfAbsent(), archived=True)
         return True
+
+    def _txnindex(self, name: SegmentName, metadata: SegmentMetadata) -> bytes | None:
+        """Return the `.txnindex` of a version; None if nothing has the one that its metadata names."""
+        if metadata.txnindex is None:
+            return None
+        found = self._indexes(self._keys.segment(name, _TXNINDEX), "")
+        return next((data for data in found if crc32c(data) == metadata.txnindex[0]), None)
 
     def _indexes(self, source: str, target: str) -> Iterator[bytes]:
         """Yield what an index can be put from: its object, unless that is missing, then each version."""

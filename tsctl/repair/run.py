@@ -8,7 +8,7 @@ from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.repair_requests import Outcome, RepairAnswer
-from ts_common.errors import LineageUnsettled, NewerFormat
+from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from ts_reader.query.timestamps import time_text
@@ -26,6 +26,8 @@ _BOUND = "the metadata in the copied directory fits the object, and is bound to 
 _NO_VERSION = "no earlier version fits its .log, and agents put back no index; readers work without it"
 _FROM_VERSION = "from an earlier version in the bucket"
 _IF_GOOD = "from an earlier version in the bucket, if its bytes are good: a dry run does not read them"
+_REWRITTEN = ", without its erased records"
+_HIDDEN = "; a list hides the erased records of this range, until tsctl erase run removes them from what the agent put"
 _IS_THERE = "the store has this copy already"
 _LEFT_OUT = (
     "{}: versions from {} and before are not used: the archive was deleted then and begun again, "
@@ -94,6 +96,7 @@ class Repairs:
         self._output = output
         self._requests = Requests(keys)
         self._sent: list[Sent] = []
+        self._hidden: set[str] = set()  # ids of requests for ranges with erased offsets
         self._is_denied = False  # whether this identity may not use versions
 
     def run(self, wanted: Sequence[PartitionNeeds]) -> list[Repaired]:
@@ -115,16 +118,24 @@ class Repairs:
         store = self._store_of(wanted.keys.partition.topic)
         try:
             catalog = read_catalog(store, wanted.keys)
-        except (NewerFormat, LineageUnsettled) as error:
+            erased = catalog.read_erased(store)
+        except (NewerFormat, LineageUnsettled, CorruptData) as error:
             return [Repaired(wanted.keys, need, RepairStatus.IMPOSSIBLE, str(error)) for need in wanted.needs]
         commit = catalog.commit
         if not isinstance(commit, Commit):
             why = catalog.damage or _NO_COMMIT
             return [Repaired(wanted.keys, need, RepairStatus.IMPOSSIBLE, why) for need in wanted.needs]
-        versions = PartitionVersions(store, catalog, commit, dry_run=self._how.dry_run)
+        versions = PartitionVersions(
+            store, catalog, commit, erased, dry_run=self._how.dry_run, refused=self._output.warn
+        )
         found: list[Repaired] = []
         for need in wanted.needs:
             found += self._need(store, catalog, versions, replace(need, end=_end(need, catalog, commit)))
+        self._hidden |= {
+            each.request
+            for each in found
+            if each.request is not None and erased.meets(each.need.start, each.need.end or each.need.start + 1)
+        }
         if versions.left_out is not None:
             self._output.warn(_LEFT_OUT.format(wanted.keys.directory, time_text(int(versions.left_out * 1000))))
         return found
@@ -143,7 +154,7 @@ class Repairs:
                 keys,
                 replace(need, start=max(each.start, need.start), end=min(each.end, need.end or each.end)),
                 status if each.is_new else RepairStatus.NOTHING_TO_DO,
-                _BOUND if each.is_bound else detail if each.is_new else _IS_THERE,
+                _detail(each, detail),
                 (each.key,),
             )
             for each in put
@@ -195,9 +206,17 @@ class Repairs:
                 result = Repaired(each.keys, each.need, RepairStatus.IMPOSSIBLE, str(answer), (), id_)
             else:
                 detail = f"broker {answer.broker}: {answer.reason}"
+                if id_ in self._hidden and answer.objects:
+                    detail += _HIDDEN
                 result = Repaired(each.keys, each.need, status_of(answer.outcome), detail, answer.objects, id_)
             answered[id_] = result
         return answered
+
+
+def _detail(put: PutBack, source: str) -> str:
+    if put.is_bound:
+        return _BOUND
+    return source + _REWRITTEN * put.lacks_erased if put.is_new else _IS_THERE
 
 
 def _end(need: Need, catalog: PartitionCatalog, commit: Commit) -> int:

@@ -36,6 +36,7 @@ class Good:
         fields: its metadata, as stored.
         metadata: the same, decoded.
         epochs: (leader epoch, first offset) pairs, also if they are too many for metadata; empty in a dry run then.
+        indexes: the bytes of each index by suffix, if the version was rewritten; None if its own versions count.
     """
 
     file: FileIO
@@ -43,6 +44,7 @@ class Good:
     fields: Mapping[str, str]
     metadata: SegmentMetadata
     epochs: tuple[tuple[int, int], ...]
+    indexes: Mapping[str, bytes] | None = None
 
 
 class VersionReader:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.made_archive import MadeArchive, batches, steps
-from tests.tsctl.repair.versioned import EPOCH, SHIPPED, Versioned
+from tests.tsctl.repair.versioned import EPOCH, SHIPPED, Versioned, versions_of
 from tests.tsctl.running import Run, runner
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit, Lineage, LogStart
@@ -18,7 +18,6 @@ from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, Rep
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import SegmentChanged
 from tsctl.exit_codes import ExitCode
-from tsctl.repair.from_versions import PartitionVersions
 from tsctl.repair.needs import Need
 from tsctl.verify.finding_kinds import INDEX_WRONG
 
@@ -133,7 +132,7 @@ def test_a_lineage_that_begins_while_a_version_is_read_ends_the_repair(versioned
     catalog = read_catalog(versioned.store, versioned.keys)
     commit = catalog.commit
     assert isinstance(commit, Commit)
-    versions = PartitionVersions(versioned.store, catalog, commit, dry_run=False)
+    versions = versions_of(versioned.store, catalog)
     versioned.store.put(versioned.keys.commit, replace(commit, lineage=Lineage(EPOCH, 50, 300)).encode())
     with pytest.raises(SegmentChanged, match="run tsctl repair again"):
         versions.restore(Need(100, 200, Damage.MISSING, None))

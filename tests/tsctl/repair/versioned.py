@@ -7,14 +7,23 @@ from typing import Any
 from dev.local.waiting import wait_for
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import Run
-from ts_common.archive.catalog import read_catalog
+from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.repair_requests import answer_key, unanswered
+from ts_common.store.contract import ObjectStore
 from tsctl.repair.from_versions import PartitionVersions
 
 SHIPPED = "1700000000000"
 EPOCH = 4
+
+
+def versions_of(store: ObjectStore, catalog: PartitionCatalog, refused: list[str] | None = None) -> PartitionVersions:
+    """Return the versions of a partition, as a run of the command begins with them."""
+    assert isinstance(catalog.commit, Commit)
+    erased = catalog.read_erased(store)
+    refused = [] if refused is None else refused
+    return PartitionVersions(store, catalog, catalog.commit, erased, dry_run=False, refused=refused.append)
 
 
 class Versioned:
@@ -79,9 +88,7 @@ class Versioned:
 
     def versions(self) -> PartitionVersions:
         """The versions of the partition, as a run of the command begins with them."""
-        catalog = read_catalog(self.store, self.keys)
-        assert isinstance(catalog.commit, Commit)
-        return PartitionVersions(self.store, catalog, catalog.commit, dry_run=False)
+        return versions_of(self.store, read_catalog(self.store, self.keys))
 
     def logs(self) -> list[str]:
         """The names of the `.log` objects without leading zeros, in order."""
