@@ -5,11 +5,13 @@ value, and a Pushgateway keeps what is not pushed. The label `cluster` distingui
 write one file.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Generic, Protocol, TypeVar
 
 import typer
 from prometheus_client import CollectorRegistry, pushadd_to_gateway
@@ -23,6 +25,7 @@ from ts_common.redaction import redacted
 SUCCESS: Final = "last_success_timestamp_seconds"
 _CLUSTER: Final = "cluster"
 _PUSH_SECONDS: Final = 20.0
+DAY_SECONDS: Final = 86_400.0
 
 MetricsFileOption = Annotated[
     Path | None,
@@ -114,3 +117,69 @@ class RunGauges:
             if name in by_name:  # a later release can have others
                 by_name[name].add_metric([cluster], value)
         yield from (family for family in by_name.values() if family.samples)
+
+
+class Finding(Protocol):
+    """What a run did in one store."""
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether the operator must act."""
+
+
+_T = TypeVar("_T", bound=Finding)
+
+
+class Recording(Generic[_T]):
+    """Writes the metrics of runs of one command.
+
+    Args:
+        values_of: returns by name what a run did and found in all stores.
+        path: of a file; None for none.
+        gateway: URL of a Pushgateway; None for none.
+        interval: seconds between two runs of a loop; None for a schedule of another program, a day.
+        warn: is called with a sentence if they cannot be written.
+
+    Raises:
+        OperatorError: the file cannot be written.
+    """
+
+    def __init__(
+        self,
+        gauges: RunGauges,
+        values_of: Callable[[Sequence[_T]], Mapping[str, float]],
+        cluster: str,
+        path: Path | None,
+        gateway: str | None,
+        interval: int | None,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._gauges, self._values_of = gauges, values_of
+        self._cluster, self._path, self._gateway, self._warn = cluster, path, gateway, warn
+        self._interval = DAY_SECONDS if interval is None else float(interval)
+        if path is not None:
+            gauges.check_path(path)
+
+    @contextmanager
+    def run(self) -> Iterator[list[_T]]:
+        """Yield an empty list for results, and write the metrics of the run at the end, whatever ends it."""
+        results: list[_T] = []
+        began, failed = time.time(), True
+        try:
+            yield results
+            failed = any(each.is_finding for each in results)
+        finally:
+            ended = time.time()
+            values = {
+                **self._values_of(results),
+                "last_run_timestamp_seconds": ended,
+                "last_run_failed": failed,
+                "last_run_duration_seconds": ended - began,
+                "interval_seconds": self._interval,
+            }
+            if not failed:
+                values[SUCCESS] = ended
+            if self._path is not None:
+                self._gauges.write(self._path, self._cluster, values, self._warn)
+            if self._gateway is not None:
+                self._gauges.push(self._gateway, self._cluster, values, self._warn)

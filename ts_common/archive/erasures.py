@@ -12,10 +12,19 @@ Each later search of the request is an object of its own, `erasures/<id>.run-<ti
 first line is a JSON object::
 
     {"version":1,"time":3,"by":"arn:...","unread":0,"partitions":[["orders-0",1000,1200,4,181]]}
+
+A run of `tsctl erase run` puts objects of these names too; they have no search. `tsctl.erase.evidence` has their lines.
+`lists` is the greatest list of each partition that the run looked at. The last object of a run alone has it::
+
+    {"version":1,"time":4,"by":"arn:...","unread":null,"partitions":[],"lists":{"orders-0":4}}
+
+`erasures/<id>.done.json` is put where none exists, by the first run that found nothing stored of the request::
+
+    {"version":1,"time":5,"by":"arn:...","lists":{"orders-0":4}}
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Final
@@ -30,8 +39,10 @@ from ts_common.store.contract import ObjectStore
 ERASURE_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}(?<!\.done)", re.ASCII)
 _SUFFIX: Final = ".json"
+_DONE: Final = ".done.json"
 _RUN: Final = re.compile(rf"(?P<name>{_NAME.pattern})\.run-(?P<time>[0-9]{{1,15}})\.jsonl", re.ASCII)
 _Text = Annotated[str, limited(1000)]
+_Number = Annotated[int, between(0, MAX_ERASED)]
 
 
 class ErasureState(StrEnum):
@@ -39,6 +50,7 @@ class ErasureState(StrEnum):
 
     OPEN = "open"  # offsets below E were not searched yet, or a copy could not be read
     HIDDEN = "hidden"  # no reader shows the records; their bytes are stored
+    ERASED = "erased"  # nothing that a run looks at has the records
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +68,7 @@ class ErasedPartition:
     directory: _Text
     end: int
     searched: int
-    number: Annotated[int, between(0, MAX_ERASED)]
+    number: _Number
     offsets: int
 
     def after(self, later: "ErasedPartition") -> "ErasedPartition":
@@ -71,22 +83,51 @@ class ErasedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ErasureRun(StoredObject, expected="a later search of a request to erase", most=ERASURE_BYTES):
-    """A later search of a request.
+class ErasureRun(StoredObject, expected="a later search or run of a request to erase", most=ERASURE_BYTES):
+    """A later search of a request, or a run that removes bytes.
 
     Attributes:
         name: id of the request.
         time: of its end, milliseconds since the epoch.
         by: as of `Erasure`.
-        unread: the same.
-        partitions: the same.
+        unread: the same; None of a run, which searches nothing.
+        partitions: as of `Erasure`; empty of a run.
+        lists: of a run that looked at all that the request names: the greatest list of each partition, by directory.
     """
 
     name: Annotated[str, Presence.GIVEN]
     time: int
     by: _Text | None
-    unread: int
-    partitions: tuple[ErasedPartition, ...]
+    unread: int | None
+    partitions: tuple[ErasedPartition, ...] = ()
+    lists: Annotated[Mapping[_Text, _Number] | None, Presence.IF_SET] = None
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it searched the request again."""
+        return self.unread is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureDone(StoredObject, expected="the end of a request to erase", most=ERASURE_BYTES):
+    """The end of a request: a run found nothing stored of it.
+
+    Attributes:
+        name: id of the request.
+        time: of the run, milliseconds since the epoch.
+        by: as of `Erasure`.
+        lists: as of `ErasureRun`.
+    """
+
+    name: Annotated[str, Presence.GIVEN]
+    time: int
+    by: _Text | None
+    lists: Mapping[_Text, _Number]
+
+    @staticmethod
+    def key(keys: ClusterKeys, name: str) -> str:
+        """Return the key of the end of a request."""
+        return f"{keys.erasures}{name}{_DONE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +158,22 @@ class Erasure(StoredObject, expected="a request to erase", most=ERASURE_BYTES):
         return sum(each.offsets for each in self.partitions)
 
     @property
-    def state(self) -> ErasureState:
-        """Its state; no release removes the bytes yet."""
-        is_searched = not self.unread and all(each.searched >= each.end for each in self.partitions)
-        return ErasureState.HIDDEN if is_searched else ErasureState.OPEN
+    def is_searched(self) -> bool:
+        """Whether every copy of all offsets below E was searched."""
+        return not self.unread and all(each.searched >= each.end for each in self.partitions)
 
     def after(self, runs: Iterable[ErasureRun]) -> "Erasure":
         """Return the request as it is after later searches; `runs` in the order of their times."""
         found = self
         for run in runs:
+            if run.unread is None:
+                continue
             later = {each.directory: each for each in run.partitions}
             partitions = tuple(
                 each.after(later[each.directory]) if each.directory in later else each for each in found.partitions
             )
             found = replace(found, unread=run.unread, partitions=partitions)
         return found
-
-    def is_late(self, now: int) -> bool:
-        """Return whether its bytes should be removed by now; `now` is in milliseconds since the epoch."""
-        return now >= self.due
 
 
 def erasure_key(keys: ClusterKeys, name: str) -> str:
@@ -154,23 +192,23 @@ def erasure_run_key(keys: ClusterKeys, name: str, time: int) -> str:
     return f"{keys.erasures}{name}.run-{time}.jsonl"
 
 
-def read_erasure_runs(store: ObjectStore, keys: ClusterKeys, name: str) -> tuple[ErasureRun, ...]:
-    """Return the later searches of a request, by their times.
+def list_erasure_runs(store: ObjectStore, keys: ClusterKeys, name: str) -> Iterator[tuple[ErasureRun, bytes]]:
+    """Yield the later searches and runs of a request by their times, each with its lines after the first.
 
     Raises:
         As `read_erasure`.
     """
-    found = list[ErasureRun]()
+    listed = dict[str, int]()
     for info in store.list(f"{keys.erasures}{name}.run-"):
         match = _RUN.fullmatch(info.key.removeprefix(keys.erasures))
-        if match is None or match["name"] != name:
-            continue
+        if match is not None and match["name"] == name:
+            listed[info.key] = int(match["time"])
+    for key in sorted(listed, key=listed.__getitem__):
         try:
-            data = get_small(store, info.key, ERASURE_BYTES)[0]
+            first, _, lines = get_small(store, key, ERASURE_BYTES)[0].partition(b"\n")
         except ObjectNotFound:
             continue
-        found.append(ErasureRun.decode(data.partition(b"\n")[0], info.key, name=name))
-    return tuple(sorted(found, key=lambda run: run.time))
+        yield ErasureRun.decode(first, key, name=name), lines
 
 
 def read_erasure(store: ObjectStore, keys: ClusterKeys, name: str) -> Erasure | None:
@@ -186,7 +224,7 @@ def read_erasure(store: ObjectStore, keys: ClusterKeys, name: str) -> Erasure | 
 
 
 def read_erasures(store: ObjectStore, keys: ClusterKeys) -> tuple[Erasure, ...]:
-    """Return all requests of a cluster in one store by id, as they are after all searches; other names are ignored.
+    """Return all requests of a cluster in one store by id, as they were put; other names are ignored.
 
     Raises:
         As `read_erasure`.
@@ -194,4 +232,4 @@ def read_erasures(store: ObjectStore, keys: ClusterKeys) -> tuple[Erasure, ...]:
     names = (info.key.removeprefix(keys.erasures) for info in store.list(keys.erasures))
     stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
     found = [read_erasure(store, keys, stem) for stem in stems if _NAME.fullmatch(stem)]
-    return tuple(each.after(read_erasure_runs(store, keys, each.name)) for each in found if each is not None)
+    return tuple(each for each in found if each is not None)

@@ -1,4 +1,4 @@
-"""`tsctl erase`: hides records of a person from all readers, and shows which requests are open or late."""
+"""`tsctl erase`: hides records of a person from all readers, removes their bytes, and shows which requests are late."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.archive.erasures import Erasure, ErasureState, erasure_key, read_erasures
+from ts_common.archive.erasures import ErasureState, erasure_key
 from ts_common.archive.holds import check_reason
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
@@ -21,14 +21,18 @@ from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import NEWEST, directory_of, parse_incarnation
 from ts_reader.schemas.choice import parse_codec
 from tsctl.archive_options import ArchiveOptions, JsonOption, OpenArchive, open_archive
+from tsctl.commands import erase_run
+from tsctl.erase.evidence import Progress, progress_of, read_progress
 from tsctl.erase.offsets_file import read_offsets
 from tsctl.erase.report import (
     FOUND,
     NOTED,
+    REMAINING,
     REQUESTS,
     found_fields,
     found_row,
     noted_rows,
+    remaining_rows,
     request_fields,
     request_row,
 )
@@ -56,7 +60,8 @@ _BROKERS: Final = (
 )
 
 erase = typer.Typer(
-    no_args_is_help=True, help="Erase records of a person: hide them from all readers at once. Their bytes stay stored."
+    no_args_is_help=True,
+    help="Erase records of a person: hide them from all readers at once, and remove their bytes in later runs.",
 )
 BootstrapOption = Annotated[
     str | None,
@@ -328,39 +333,46 @@ def _add(cluster: ClusterKeys, found: "Sequence[Places]", demand: "Demand", outp
     """Hide records and write what was done; return whether a copy could not be read."""
     from tsctl.erase.adding import add as add_request  # noqa: PLC0415  (as above)
 
-    done = list[tuple[str, Erasure]]()
+    done = list[tuple[str, Progress]]()
     with output.progress("partitions", sum(len(each.places) for each in found)) as advance:
         for each in found:
-            done.append((each.store.location, add_request(cluster, each, demand, output.warn, advance)))
+            added = add_request(cluster, each, demand, output.warn, advance)
+            done.append((each.store.location, progress_of(each.store, cluster, added)))
     if output.as_json:
-        requests = [request_fields(location, request, request.time) for location, request in done]
+        requests = [request_fields(location, progress, progress.time) for location, progress in done]
         output.document({"request": demand.name, "topic": demand.topic, "dry_run": False, "requests": requests})
-    for location, request in done:
+    for location, progress in done:
+        request = progress.request
         output.text(f"{location}: {request.name}: {counted(request.offsets, 'record')} hidden from all readers")
         if not output.as_json:
             output.table(NOTED, noted_rows(request))
-        if request.state is ErasureState.OPEN:
+        if progress.state is ErasureState.OPEN:
             output.text(f"{request.name} is open: repeat this command once NEXT OFFSET has reached each END")
-    return any(request.unread for _, request in done)
+    return any(progress.request.unread for _, progress in done)
 
 
 @erase.command("status")
 @with_groups
 def status(*, given: ArchiveOptions, as_json: JsonOption = False) -> None:
-    """List requests: open (not all is searched) or hidden. Exit code 1: one is late, because bytes are stored still."""
-    output, rows = Output(as_json), list[tuple[str, Erasure, int]]()
+    """List requests: open (not all is searched), hidden, or erased; and what is stored, why, and until when.
+
+    Exit code 1: one is late, because bytes are stored still.
+    """
+    output, rows = Output(as_json), list[tuple[str, Progress, int]]()
     with open_archive(given.name(), output.warn) as archive:
         archive.names()
         for store in archive.stores:
             now = int(store.current_time() * _MILLISECONDS)
-            rows += [(store.location, each, now) for each in read_erasures(store, archive.keys)]
+            rows += [(store.location, each, now) for each in read_progress(store, archive.keys)]
     if as_json:
         output.document({"cluster": archive.keys.cluster, "requests": [request_fields(*row) for row in rows]})
     elif rows:
         output.table(REQUESTS, [request_row(*row) for row in rows])
+        if remaining := [row for _, each, _ in rows for row in remaining_rows(each.request.name, each.remains)]:
+            output.table(REMAINING, remaining)
     else:
         output.text("no requests")
-    if any(request.is_late(now) for _, request, now in rows):
+    if any(progress.is_late(now) for _, progress, now in rows):
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -404,3 +416,6 @@ def check(
         output.text(f"{_READERS}\n{_BROKERS}")
     if any(each.is_error for each in checks):
         raise typer.Exit(ExitCode.REFUSED)
+
+
+erase.command("run")(with_groups(erase_run.run))

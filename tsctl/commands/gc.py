@@ -42,7 +42,7 @@ from tsctl.gc.archive_run import (
     survey_archive,
 )
 from tsctl.gc.checks import Check, Verdict, run_checks
-from tsctl.gc.metrics import Recording
+from tsctl.gc.metrics import GAUGES, values_of
 from tsctl.gc.partition import Step, Visit
 from tsctl.gc.policy import Policy
 from tsctl.gc.policy_source import check_policy, findings_of, read_policy_of
@@ -52,7 +52,7 @@ from tsctl.gc.run import Found
 from tsctl.holds import add_hold, list_holds
 from tsctl.output import Output, iso, size
 from tsctl.repeats import EveryOption, interval_of, stopping
-from tsctl.run_metrics import MetricsFileOption, PushGatewayOption
+from tsctl.run_metrics import MetricsFileOption, PushGatewayOption, Recording
 from tsctl.verify.run import BootstrapOption, CommandConfigOption, named_cluster
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def run(
     name = given.name()
     seconds = interval_of(every)
     read_policy_of(policy, name)  # a wrong one starts no loop
-    record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output.warn), ExitCode.FINE
+    record = Recording(GAUGES, values_of, name.keys.cluster, metrics_file, push_gateway, seconds, output.warn)
+    code = ExitCode.FINE
     kafka = named_cluster(bootstrap_server, command_config)
     with stopping(seconds is not None) as stopped:
         while True:

@@ -15,8 +15,8 @@ from ts_common.archive.erasures import (
     ErasureRun,
     erasure_key,
     erasure_run_key,
+    list_erasure_runs,
     read_erasure,
-    read_erasure_runs,
 )
 from ts_common.archive.holds import read_holds
 from ts_common.archive.object_keys import ClusterKeys
@@ -166,8 +166,9 @@ def add(
     """
     store = found.store
     existing = read_erasure(store, cluster, demand.name)
-    runs = () if existing is None else read_erasure_runs(store, cluster, demand.name)
-    now = None if existing is None else existing.after(runs)
+    now = None
+    if existing is not None:
+        now = existing.after(run for run, _ in list_erasure_runs(store, cluster, demand.name))
     ends = None if now is None else {each.directory: each.end for each in now.partitions}
     noted, unread = list[ErasedPartition](), 0
     for place in found.places:

@@ -17,6 +17,7 @@ from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.json_objects import MAX_INT64
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.protection import Lock
 from tsctl.gc.objects import Locked, is_of_later_leader
 from tsctl.gc.retention import LeftOut, Why
 
@@ -30,6 +31,8 @@ class Did(StrEnum):
 
     REWRITTEN = "rewritten"
     REMOVED = "removed"
+    TO_REWRITE = "to rewrite"  # of a dry run
+    TO_REMOVE = "to remove"  # of a dry run, after the grace
     WAITS = "waits"  # a later run can do it
     HIDDEN = "hidden only"  # a person must act; until then the list hides its records
 
@@ -39,13 +42,17 @@ class Outcome:
     """What became of one copy with erased records.
 
     Attributes:
-        key: of its `.log`.
+        key: of its `.log`; the prefix of the partition for copies that could not be described.
         reason: why it stays as it is; empty otherwise.
         made: key of the `.log` that replaces it; None without one.
         records: the number of records that the new one lacks.
         batches: the number of batches that had them.
         before: SHA-256 of the old `.log`, hexadecimal; empty if nothing was put.
         after: SHA-256 of the new one.
+        bytes: of the new one; 0 if nothing was put.
+        until: the earliest time that its reason ends, milliseconds since the epoch; None if that is unknown.
+        base: of the copy: it has no record of a lower offset.
+        obeys: number of the list whose records it lacks; 0 if no eraser put it.
     """
 
     key: str
@@ -56,6 +63,10 @@ class Outcome:
     batches: int = 0
     before: str = ""
     after: str = ""
+    bytes: int = 0
+    until: int | None = None
+    base: int = 0
+    obeys: int = 0
 
 
 @dataclass(frozen=True)
@@ -177,9 +188,14 @@ def erased_number(metadata: Mapping[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def why_locked(locked: Locked, keys: Sequence[str]) -> str | None:
-    """Return until when the store keeps one of some objects, and why; None if it keeps none."""
-    return next((lock.reason for lock in locked(keys).values()), None)
+def lock_of(locked: Locked, keys: Sequence[str]) -> Lock | None:
+    """Return the lock of one of some objects that ends last; None if the store keeps none of them."""
+    return max(locked(keys).values(), key=lambda lock: (lock.legal_hold, lock.until or 0.0), default=None)
+
+
+def end_of(lock: Lock | None) -> int | None:
+    """Return when a lock ends, milliseconds since the epoch; None without a known end."""
+    return None if lock is None or lock.until is None or lock.legal_hold else int(lock.until * 1000)
 
 
 def _end(copy: SegmentCopy) -> int:

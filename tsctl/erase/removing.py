@@ -7,8 +7,9 @@ Nothing is removed before the copies that stay were read and compared: from then
 agents can write what a `ts-replaces` names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from ts_common.archive.catalog import read_commit
@@ -18,7 +19,16 @@ from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionK
 from ts_common.errors import BatchTooLarge, CorruptData, ObjectFrozen, ObjectNotFound
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from tsctl.erase.erased_copies import Did, ErasedCopies, Held, Outcome, erased_number, read_erased_copies, why_locked
+from tsctl.erase.erased_copies import (
+    Did,
+    ErasedCopies,
+    Held,
+    Outcome,
+    end_of,
+    erased_number,
+    lock_of,
+    read_erased_copies,
+)
 from tsctl.erase.rewriting import HiddenOnly, first_difference, rewritten
 from tsctl.gc import objects
 from tsctl.gc.objects import Locked
@@ -35,6 +45,8 @@ def remove_replaced(
     held: Held,
     locked: Locked,
     limit: BatchLimit = DEFAULT_LIMIT,
+    removing: Callable[[Outcome], None] = lambda _: None,
+    writes: bool = True,
 ) -> Iterator[Outcome]:
     """Delete the copies of a partition that rewritten ones replace; yield what became of each.
 
@@ -42,6 +54,8 @@ def remove_replaced(
         grace: seconds since the put of the copy that replaces it: queries that were planned before can still read it.
         held: is called before each deletion.
         locked: returns, by key, the lock of each object that the store keeps.
+        removing: is called with the outcome of each removal before it begins.
+        writes: False for a dry run: no copy is read, so one that only can have such records is yielded too.
 
     Raises:
         LeftOut: the partition stays as it is now, or it changed meanwhile.
@@ -52,10 +66,10 @@ def remove_replaced(
     found = read_erased_copies(store, keys)
     if found is None:
         return
-    run = _Run(store, found, grace, held, locked, limit)
+    run = _Run(store, found, grace, held, locked, limit, removing)
     for copy in sorted(found.copies, key=run.links):
         with suppress(ObjectNotFound):  # retention removed one of them meanwhile
-            if (outcome := run.remove(copy)) is not None:
+            if (outcome := run.remove(copy, writes=writes)) is not None:
                 yield outcome
 
 
@@ -63,14 +77,23 @@ class _Run:
     """One run over a partition."""
 
     def __init__(
-        self, store: ObjectStore, found: ErasedCopies, grace: float, held: Held, locked: Locked, limit: BatchLimit
+        self,
+        store: ObjectStore,
+        found: ErasedCopies,
+        grace: float,
+        held: Held,
+        locked: Locked,
+        limit: BatchLimit,
+        removing: Callable[[Outcome], None],
     ) -> None:
         self._store = store
         self._limit = limit
         self._found = found
-        self._before = (store.current_time() - grace) * 1000
+        self._now = store.current_time() * 1000
+        self._grace = grace * 1000
         self._held = held
         self._locked = locked
+        self._removing = removing
         self._there = {name.removesuffix(LOG_SUFFIX) for name in found.listed if name.endswith(LOG_SUFFIX)}
         self._by_stem = {copy.segment.name.stem: copy for copy in found.copies}
 
@@ -82,31 +105,43 @@ class _Run:
             count += 1
         return count
 
-    def remove(self, copy: SegmentCopy) -> Outcome | None:
+    def remove(self, copy: SegmentCopy, *, writes: bool) -> Outcome | None:
         """Remove a copy; None if no copy replaces it, or it has no record of the list."""
         staying = self._found.near_ends(copy) if self._found.can_have(copy) else []
         made = next((each.key for each in staying if self._is_rewritten(each)), None)
         if made is None:
-            if not staying or not self._may_have(copy):
+            if not staying or (writes and not self._may_have(copy)):
                 return None
             made = staying[0].key
-        if why := self._why_kept(copy) or self._held() or why_locked(self._locked, self._keys_of(copy)):
-            return Outcome(copy.key, Did.WAITS, why, made)
+        obeys = erased_number(self._store.head(copy.key).metadata)
+        outcome = Outcome(copy.key, Did.TO_REMOVE, made=made, base=copy.base, obeys=obeys)
+        if (why := self._why_kept(copy) or self._held()) is not None:
+            return replace(outcome, did=Did.WAITS, reason=why)
+        if (lock := lock_of(self._locked, self._keys_of(copy))) is not None:
+            return replace(outcome, did=Did.WAITS, reason=lock.reason, until=end_of(lock))
+        if (over := self._grace_of(copy)) > self._now:
+            why = "a query that was planned before can still read it"
+            return replace(outcome, did=Did.WAITS, reason=why, until=int(over))
         if (lacking := self._found.lacking(copy, staying)) is not None:
             why = f"no copy that replaces it has offset {lacking}: repair it"
-            return Outcome(copy.key, Did.HIDDEN, why, made)
+            return replace(outcome, did=Did.HIDDEN, reason=why)
+        return self._checked(copy, staying, outcome) if writes else outcome
+
+    def _checked(self, copy: SegmentCopy, staying: Sequence[SegmentCopy], outcome: Outcome) -> Outcome:
+        """Remove a copy if those that stay have its records, and none of the list."""
         for each in staying:
             try:
                 with rewritten(self._store, each, self._found.erased, limit=self._limit) as again:
                     if again is not None:
-                        return Outcome(copy.key, Did.WAITS, f"{each.key}: rewrite it; it has records of the list", made)
+                        why = f"{each.key}: rewrite it; it has records of the list"
+                        return replace(outcome, did=Did.WAITS, reason=why)
                 differing = self._differing(copy, each)
             except (HiddenOnly, BatchTooLarge, ObjectFrozen) as error:
-                return Outcome(copy.key, Did.HIDDEN, f"{each.key}: {error}", made)
+                return replace(outcome, did=Did.HIDDEN, reason=f"{each.key}: {error}")
             if differing is not None:
                 why = f"{each.key} has other records from offset {differing} on: compare them with tsctl verify"
-                return Outcome(copy.key, Did.HIDDEN, why, made)
-        return self._delete(copy, staying, made)
+                return replace(outcome, did=Did.HIDDEN, reason=why)
+        return self._delete(copy, staying, replace(outcome, did=Did.REMOVED))
 
     def _is_rewritten(self, copy: SegmentCopy) -> bool:
         with suppress(ObjectNotFound):
@@ -135,11 +170,13 @@ class _Run:
         stem = copy.metadata.replaces
         if stem in self._there:
             return f"it replaces {stem}{LOG_SUFFIX}, which stays: without it readers would choose that one"
-        if (why := self._found.why_kept(copy)) is not None:
-            return why
+        return self._found.why_kept(copy)
+
+    def _grace_of(self, copy: SegmentCopy) -> float:
+        """Return when the grace of a copy is over, milliseconds since the epoch."""
         # A copy that was put again under its name was replaced from then on, and no earlier.
         begun = max(_modified(each) for each in (copy, *self._found.replacing[copy.segment.name.stem]))
-        return "a query that was planned before can still read it" if begun > self._before else None
+        return begun + self._grace
 
     def _keys_of(self, copy: SegmentCopy) -> list[str]:
         return [info.key for info in self._objects_of(copy)]
@@ -149,7 +186,7 @@ class _Run:
         names = (copy.segment.name.stem + suffix for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES))
         return [self._found.listed[name] for name in names if name in self._found.listed]
 
-    def _delete(self, copy: SegmentCopy, staying: Sequence[SegmentCopy], made: str) -> Outcome:
+    def _delete(self, copy: SegmentCopy, staying: Sequence[SegmentCopy], done: Outcome) -> Outcome:
         def look() -> None:
             if (why := self._held()) is not None:
                 raise LeftOut(why, Why.HELD)
@@ -160,12 +197,13 @@ class _Run:
                 if self._store.head(each.key).etag != each.segment.etag:
                     raise LeftOut(f"{each.key}: it was written again meanwhile", Why.CHANGED)
 
+        self._removing(done)
         outcomes = [*objects.delete(self._store, self._objects_of(copy), locked=self._locked, look=look)]
         for info, outcome, error in outcomes:
             if outcome is not objects.Outcome.REMOVED:
-                return Outcome(copy.key, Did.WAITS, f"{info.key}: {error or outcome}", made)
+                return replace(done, did=Did.WAITS, reason=f"{info.key}: {error or outcome}")
         self._there.discard(copy.segment.name.stem)
-        return Outcome(copy.key, Did.REMOVED, "", made)
+        return done
 
 
 def _modified(copy: SegmentCopy) -> int:

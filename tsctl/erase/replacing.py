@@ -6,6 +6,7 @@ same records before and after each put, so no order of puts matters to readers.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from secrets import token_hex
 from typing import Final
 
@@ -26,9 +27,10 @@ from tsctl.erase.erased_copies import (
     ErasedCopies,
     Held,
     Outcome,
+    end_of,
     erased_number,
+    lock_of,
     read_erased_copies,
-    why_locked,
 )
 from tsctl.erase.rewriting import HiddenOnly, Rewritten, rewritten
 from tsctl.gc.objects import Locked
@@ -39,7 +41,13 @@ _MILLISECONDS: Final = 1000
 
 
 def replace_copies(
-    store: ObjectStore, keys: PartitionKeys, *, held: Held, locked: Locked, limit: BatchLimit = DEFAULT_LIMIT
+    store: ObjectStore,
+    keys: PartitionKeys,
+    *,
+    held: Held,
+    locked: Locked,
+    limit: BatchLimit = DEFAULT_LIMIT,
+    writes: bool = True,
 ) -> Iterator[Outcome]:
     """Put a copy without erased records for each copy of a partition that has some; yield what became of each.
 
@@ -48,6 +56,7 @@ def replace_copies(
     Args:
         held: is called before each put.
         locked: returns, by key, the lock of each object that the store keeps.
+        writes: False for a dry run: no copy is read, so one that only can have such records is yielded too.
 
     Raises:
         LeftOut: the partition stays as it is now, or its commit changed meanwhile.
@@ -64,30 +73,49 @@ def replace_copies(
     for copy in found.copies:
         if found.can_have(copy) and not found.is_replaced(copy):
             with suppress(ObjectNotFound):  # retention removed it meanwhile
-                if (outcome := _replace(store, found, copy, held, locked, limit)) is not None:
+                if (outcome := _replace(store, found, copy, held, locked, limit, writes=writes)) is not None:
                     yield outcome
 
 
 def _replace(
-    store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, held: Held, locked: Locked, limit: BatchLimit
+    store: ObjectStore,
+    found: ErasedCopies,
+    copy: SegmentCopy,
+    held: Held,
+    locked: Locked,
+    limit: BatchLimit,
+    *,
+    writes: bool,
 ) -> Outcome | None:
     """Put the copy that replaces another one; None if that one has no erased record."""
-    if erased_number(store.head(copy.key).metadata) >= found.number:
+    obeys = erased_number(store.head(copy.key).metadata)
+    if obeys >= found.number:
         return None
-    if (why := found.why_kept(copy) or held() or why_locked(locked, [copy.key])) is not None:
-        return Outcome(copy.key, Did.WAITS, why)
+    outcome = Outcome(copy.key, Did.TO_REWRITE, base=copy.base, obeys=obeys)
+    if (why := found.why_kept(copy) or held()) is not None:
+        return replace(outcome, did=Did.WAITS, reason=why)
+    if (lock := lock_of(locked, [copy.key])) is not None:
+        return replace(outcome, did=Did.WAITS, reason=lock.reason, until=end_of(lock))
+    if not writes:
+        return outcome
     try:
         with rewritten(store, copy, found.erased, limit=limit) as new:
             if new is None:
                 return None
             if (why := held()) is not None:
-                return Outcome(copy.key, Did.WAITS, why)
-            made = _put(store, found, copy, new)
-            return Outcome(
-                copy.key, Did.REWRITTEN, "", found.keys.segment(made), new.records, new.batches, new.before, new.after
+                return replace(outcome, did=Did.WAITS, reason=why)
+            return replace(
+                outcome,
+                did=Did.REWRITTEN,
+                made=found.keys.segment(_put(store, found, copy, new)),
+                records=new.records,
+                batches=new.batches,
+                before=new.before,
+                after=new.after,
+                bytes=new.size,
             )
     except (HiddenOnly, BatchTooLarge) as error:
-        return Outcome(copy.key, Did.HIDDEN, str(error))
+        return replace(outcome, did=Did.HIDDEN, reason=str(error))
 
 
 def _put(store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, new: Rewritten) -> SegmentName:

@@ -214,6 +214,18 @@ def _download(store: ObjectStore, copy: SegmentCopy, file: FileIO) -> None:
         raise CorruptData(f"the object ends at byte {size}; its listed size is {copy.segment.size}")
 
 
+def sha256_of(store: ObjectStore, key: str) -> str:
+    """Return the SHA-256 of a stored object, hexadecimal.
+
+    Raises:
+        ObjectNotFound, ObjectFrozen, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+    digest = hashlib.sha256()
+    for chunk in fetch(store, key):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
 def _write(file: FileIO, data: bytes | memoryview) -> None:
     rest = memoryview(data)
     while rest:

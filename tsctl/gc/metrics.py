@@ -1,10 +1,7 @@
 """Metrics of a run of `tsctl gc` (`tsctl.run_metrics`)."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from tsctl.gc.archive_run import LocationResult
@@ -12,7 +9,6 @@ from tsctl.gc.objects import Outcome
 from tsctl.gc.retention import Why
 from tsctl.run_metrics import SUCCESS, RunGauges
 
-DAY_SECONDS: Final = 86_400.0
 _TEXTS: Final = {
     "last_run_timestamp_seconds": "End of the last run.",
     SUCCESS: "End of the last run without an error; 0 before the first.",
@@ -33,51 +29,6 @@ _TEXTS: Final = {
     "fuse_blown": "1 if more was due in the last run than a fuse allows, else 0.",
 }
 GAUGES: Final = RunGauges("ts_gc", "tsctl-gc", _TEXTS)
-
-
-class Recording:
-    """Writes the metrics of runs.
-
-    Args:
-        path: of a file; None for none.
-        gateway: URL of a Pushgateway; None for none.
-        interval: seconds between two runs of a loop; None for a schedule of another program, a day.
-        warn: is called with a sentence if they cannot be written.
-
-    Raises:
-        OperatorError: the file cannot be written.
-    """
-
-    def __init__(
-        self, cluster: str, path: Path | None, gateway: str | None, interval: int | None, warn: Callable[[str], None]
-    ) -> None:
-        self._cluster, self._path, self._gateway, self._warn = cluster, path, gateway, warn
-        self._interval = DAY_SECONDS if interval is None else float(interval)
-        if path is not None:
-            GAUGES.check_path(path)
-
-    @contextmanager
-    def run(self) -> Iterator[list[LocationResult]]:
-        """Yield an empty list for results, and write the metrics of the run at the end, whatever ends it."""
-        results: list[LocationResult] = []
-        began, failed = time.time(), True
-        try:
-            yield results
-            failed = any(each.is_finding for each in results)
-        finally:
-            ended = time.time()
-            values = values_of(results) | {
-                "last_run_timestamp_seconds": ended,
-                "last_run_failed": failed,
-                "last_run_duration_seconds": ended - began,
-                "interval_seconds": self._interval,
-            }
-            if not failed:
-                values[SUCCESS] = ended
-            if self._path is not None:
-                GAUGES.write(self._path, self._cluster, values, self._warn)
-            if self._gateway is not None:
-                GAUGES.push(self._gateway, self._cluster, values, self._warn)
 
 
 def values_of(results: Sequence[LocationResult]) -> dict[str, float]:

@@ -8,7 +8,7 @@ import pytest
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive
 from tests.tsctl.erase.made import PERSON, made_archive, put_agent
-from ts_common.archive.erasures import Erasure, ErasureState, read_erasures
+from ts_common.archive.erasures import Erasure, ErasureState
 from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.holds import Hold
 from ts_common.archive.snapshots import Broker, ClusterSnapshot
@@ -17,6 +17,7 @@ from ts_common.model import TopicPartition
 from ts_reader import Archive
 from tsctl.erase.adding import Demand, add, check
 from tsctl.erase.criteria import WithKeys
+from tsctl.erase.evidence import read_progress
 from tsctl.erase.places import places_of
 
 FUTURE = 4_000_000_000_000
@@ -52,16 +53,17 @@ def shown(archive: MadeArchive) -> list[bytes]:
 
 def test_records_of_a_person_are_hidden_and_the_request_names_no_person(archive: MadeArchive) -> None:
     """It has E, list and count of each partition; no object but the segments contains the key."""
-    assert erase(archive, demand()).state is ErasureState.HIDDEN
+    erase(archive, demand())
     assert len(shown(archive)) == 60
     assert PERSON not in shown(archive)
-    (request,) = read_erasures(archive.store, archive.keys)
+    (progress,) = read_progress(archive.store, archive.keys)
+    request = progress.request
     assert [(each.directory, each.end, each.number, each.offsets) for each in request.partitions] == [
         ("t-0", 31, 1, 1),
         ("t-1", 31, 1, 1),
     ]
-    assert (request.name, request.offsets, request.state) == ("case-17", 2, ErasureState.HIDDEN)
-    assert (request.is_late(FUTURE - 1), request.is_late(FUTURE)) == (False, True)
+    assert (request.name, request.offsets, progress.state) == ("case-17", 2, ErasureState.HIDDEN)
+    assert (progress.is_late(FUTURE - 1), progress.is_late(FUTURE)) == (False, True)
     others = (info.key for info in archive.store.list() if not info.key.endswith(".log"))
     assert not [key for key in others if PERSON in archive.store.get(key)[0]]
 
@@ -83,16 +85,16 @@ def test_a_request_is_open_until_the_commit_has_passed_the_log_end(archive: Made
     """The same request again searches up to its first E: what was produced later stays."""
     ends = {TopicPartition("t", 0): 33, TopicPartition("t", 1): 20}
     first = erase(archive, demand(ends=ends))
-    assert first.state is ErasureState.OPEN
+    assert not first.is_searched
     assert [(each.end, each.searched) for each in first.partitions] == [(33, 31), (31, 31)]
     archive.put_segment("t", 31, batch(31, [record(at, PERSON, b"v") for at in range(4)]))
     archive.commit("t", 35, highest_base=31, log_start=None)
     again = erase(archive, demand())
-    assert again.state is ErasureState.HIDDEN
+    assert again.is_searched
     assert [(each.end, each.searched, each.offsets) for each in again.partitions] == [(33, 35, 3), (31, 31, 1)]
     assert shown(archive).count(PERSON) == 2
-    (stored_request,) = read_erasures(archive.store, archive.keys)
-    assert stored_request == again
+    (progress,) = read_progress(archive.store, archive.keys)
+    assert progress.request == again
 
 
 def test_a_hold_stops_it_unless_the_operator_hides_what_is_held(archive: MadeArchive) -> None:

@@ -13,9 +13,10 @@ from tests.tsctl.gc.archives import GRACE, FixedRetention, keep_last, run, ship
 from ts_common.errors import OperatorError, StoreUnavailable
 from tsctl.gc.archive_run import LocationResult
 from tsctl.gc.due import Rule
-from tsctl.gc.metrics import GAUGES, Recording
+from tsctl.gc.metrics import GAUGES, values_of
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import NeededFrom
+from tsctl.run_metrics import Recording
 
 WRITTEN: dict[str, float] = {
     "last_run_timestamp_seconds": 1060.5,
@@ -80,7 +81,7 @@ def test_a_file_that_cannot_be_written_is_a_warning_after_a_run_and_an_error_bef
     """The objects are deleted by then."""
     path = tmp_path / "nowhere" / "gc.prom"
     with pytest.raises(OperatorError, match="no directory that can be written"):
-        Recording("prod", path, None, None, pytest.fail)
+        Recording(GAUGES, values_of, "prod", path, None, None, pytest.fail)
     (warning,) = write(path, WRITTEN)
     assert f"{path}: the metrics of the run were not written" in warning
     path = tmp_path / "gc.prom"
@@ -153,7 +154,7 @@ def archive(tmp_path: Path) -> MadeArchive:
 def record(path: Path, *found: LocationResult) -> dict[str, float]:
     """Write the metrics of a run that has these results, and return them; nothing warns."""
     warnings: list[str] = []
-    with Recording("prod", path, None, 3600, warnings.append).run() as results:
+    with Recording(GAUGES, values_of, "prod", path, None, 3600, warnings.append).run() as results:
         results.extend(found)
     assert warnings == []
     return values(path.read_text())
@@ -185,7 +186,10 @@ def test_metrics_have_what_was_done_before_an_error(archive: MadeArchive, tmp_pa
     """The run has failed, and its deletes are counted by no later run."""
     size, path = ship(archive, "t", 0, 100), tmp_path / "gc.prom"
     run(archive, keep_last(3, size))
-    with pytest.raises(StoreUnavailable), Recording("prod", path, None, None, pytest.fail).run() as results:
+    with (
+        pytest.raises(StoreUnavailable),
+        Recording(GAUGES, values_of, "prod", path, None, None, pytest.fail).run() as results,
+    ):
         results.append(run(archive, keep_last(3, size), after=GRACE))
         raise StoreUnavailable("503")
     found = values(path.read_text())

@@ -1,0 +1,312 @@
+"""One run of `tsctl erase run` on one store: rewrite, then remove what was replaced, then note what remains.
+
+Partitions are those that a request names with a list. First all of them are rewritten, and the evidence is put. Only
+then is anything removed. A partition that fails is named, and the others continue. A killed run leaves nothing that the
+next one does not find: each step looks at what is stored.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from ts_common.archive.erased_list import greatest_listed
+from ts_common.archive.erasures import ErasedPartition, ErasureState
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    OperatorError,
+    StaleStateError,
+    TieredStorageError,
+)
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.store.contract import ObjectStore
+from ts_reader.reading.parallel import stream_in_threads
+from tsctl.erase.erased_copies import Did, Held, Outcome
+from tsctl.erase.evidence import Evidence, Progress, progress_of
+from tsctl.erase.listing import remove_former_lists
+from tsctl.erase.places import Place, places_of
+from tsctl.erase.remains import Remains, Surface
+from tsctl.erase.removing import remove_replaced
+from tsctl.erase.replacing import replace_copies
+from tsctl.erase.rewriting import sha256_of
+from tsctl.gc.objects import Locked
+from tsctl.gc.retention import LEAVES_OUT, LeftOut
+
+THREADS: Final = 2  # each has up to two segments in temporary files
+_STAYING: Final = frozenset({Did.WAITS, Did.HIDDEN})
+_FAILS: Final = (*LEAVES_OUT, OperatorError, StaleStateError)  # of one partition
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A run in one store.
+
+    Attributes:
+        grace: seconds from a put until what it replaces is removed.
+        held: returns, for a place, the function that names what keeps its bytes.
+        locked: returns, by key, the lock of each object that the store keeps.
+        warn: is called with a sentence for the operator.
+        writes: False for a dry run.
+    """
+
+    store: ObjectStore
+    cluster: ClusterKeys
+    grace: float
+    held: Callable[[Place], Held]
+    locked: Locked
+    warn: Callable[[str], None]
+    limit: BatchLimit = DEFAULT_LIMIT
+    writes: bool = True
+
+
+@dataclass(slots=True)
+class Visited:
+    """A partition in a run.
+
+    Attributes:
+        wanted: what each request has of it, by the request's id.
+        outcomes: of its copies, by their keys; a later step replaces the outcome of an earlier one.
+        rewritten: outcomes of copies that the run replaced.
+        problem: why it was left as it is; None if nothing failed.
+        must_act: whether a person must act on the problem.
+        lists: the numbers of former lists that were removed.
+    """
+
+    place: Place
+    wanted: Mapping[str, ErasedPartition]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    rewritten: list[Outcome] = field(default_factory=list)
+    problem: str | None = None
+    must_act: bool = False
+    lists: list[int] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Add what became of a copy."""
+        self.outcomes[outcome.key] = outcome
+        if outcome.did is Did.REWRITTEN:
+            self.rewritten.append(outcome)
+
+    def fail(self, error: Exception) -> None:
+        """Note why it is left as it is now."""
+        self.problem = str(error)
+        self.must_act = error.why.is_finding if isinstance(error, LeftOut) else not isinstance(error, StaleStateError)
+
+    def concerned(self, outcome: Outcome) -> list[str]:
+        """Return the requests whose records a copy can have had."""
+        return [
+            name
+            for name, each in self.wanted.items()
+            if outcome.obeys < each.number and (outcome.base < each.end or not each.end)
+        ]
+
+    def count(self, did: Did) -> int:
+        """Return the number of copies with an outcome."""
+        return len(self.rewritten) if did is Did.REWRITTEN else sum(each.did is did for each in self.outcomes.values())
+
+    @property
+    def staying(self) -> list[Outcome]:
+        """The outcomes of copies that stay, and can have records."""
+        return [each for each in self.outcomes.values() if each.did in _STAYING]
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether a person must act."""
+        return self.must_act or self.count(Did.HIDDEN) > 0
+
+    def remains(self, request: str) -> Iterator[Remains]:
+        """Yield the copies that can have records of a request."""
+        if self.problem is not None:
+            yield Remains(Surface.COPY, self.place.name, self.problem)
+        for each in self.staying:
+            if request in self.concerned(each):
+                yield Remains(Surface.COPY, each.key, each.reason, each.until)
+
+
+class News(StrEnum):
+    """How the state of a request changed in a run."""
+
+    SAME = "same"
+    ERASED = "erased now"
+    RETURNED = "a copy has returned"  # it was erased before
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request after a run.
+
+    Attributes:
+        progress: as it is stored then.
+        remains: what the run found.
+    """
+
+    progress: Progress
+    news: News
+    remains: tuple[Remains, ...]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a run did in one store.
+
+    Attributes:
+        now: the time of its end, milliseconds since the epoch.
+    """
+
+    location: str
+    partitions: list[Visited] = field(default_factory=list)
+    requests: list[Ended] = field(default_factory=list)
+    now: int = 0
+
+    @property
+    def late(self) -> list[Ended]:
+        """The requests whose bytes should be removed by now, and are not."""
+        return [each for each in self.requests if each.progress.is_late(self.now)]
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether a person must act."""
+        return any(each.is_finding for each in self.partitions) or bool(self.late)
+
+    def of_state(self, state: ErasureState) -> int:
+        """Return the number of requests in a state."""
+        return sum(each.progress.state is state for each in self.requests)
+
+
+def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
+    """Do what is due in one store for some requests.
+
+    Args:
+        found: an empty one, which has what was found also if an error ends the run.
+
+    Raises:
+        CorruptData, NewerFormat: an object that names places or requests is damaged, or of a later release.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
+    """
+    evidence = Evidence(work.store, work.cluster, requests)
+    found.partitions += _targets(work, requests)
+    try:
+        _each(work, found.partitions, lambda each: _rewrite(work, each, evidence))
+        if work.writes:
+            evidence.put()  # before anything is removed
+        _each(work, [each for each in found.partitions if each.problem is None], lambda it: _remove(work, it, evidence))
+    except BaseException:
+        if work.writes:
+            with suppress(TieredStorageError):
+                evidence.put()
+        raise
+    for progress in requests:
+        found.requests.append(_end(work, progress, found.partitions, evidence))
+    found.now = int(work.store.current_time() * 1000)
+
+
+def _each(work: Work, visited: Sequence[Visited], do: Callable[[Visited], None]) -> None:
+    """Do a step in each partition."""
+
+    def one(each: Visited) -> None:
+        try:
+            do(each)
+        except (AccessDenied, BucketMissing):
+            raise
+        except _FAILS as error:
+            each.fail(error)
+
+    for _ in stream_in_threads(one, visited, most=THREADS, at_once=work.writes):
+        pass
+
+
+def _targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
+    """Yield each partition that a request names with a list, and that has objects."""
+    named = dict[str, dict[str, dict[str, ErasedPartition]]]()
+    for progress in requests:
+        for each in progress.request.partitions:
+            if each.number:
+                of_topic = named.setdefault(progress.request.topic, {})
+                of_topic.setdefault(each.directory, {})[progress.request.name] = each
+    for topic, directories in sorted(named.items()):
+        places = places_of(work.store, work.cluster, topic)
+        for url in sorted(places.elsewhere):
+            work.warn(f"{url} has older records of topic {topic}: repeat the command on that archive")
+        for place in places.places:
+            if place.name in directories:
+                yield Visited(place, directories[place.name])
+
+
+def _rewrite(work: Work, visited: Visited, evidence: Evidence) -> None:
+    keys = visited.place.keys
+    wanted = max(each.number for each in visited.wanted.values())
+    listed = greatest_listed(keys, work.store.list(keys.erased))
+    if (0 if listed is None else listed.number) < wanted:
+        if any(True for _ in work.store.list(keys.prefix)):
+            raise LeftOut(
+                f"a request has list {wanted} of it, and {keys.erased} has none from there on: it was lost; put it "
+                "back from the versions of the bucket or a backup"
+            )
+        return
+    held = work.held(visited.place)
+    for outcome in replace_copies(
+        work.store, keys, held=held, locked=work.locked, limit=work.limit, writes=work.writes
+    ):
+        visited.add(outcome)
+        if outcome.did is Did.REWRITTEN:
+            evidence.note(
+                visited.concerned(outcome),
+                "rewritten",
+                partition=visited.place.name,
+                key=outcome.key,
+                made=outcome.made,
+                list=wanted,
+                records=outcome.records,
+                batches=outcome.batches,
+                bytes=outcome.bytes,
+                before=outcome.before,
+                after=outcome.after,
+            )
+
+
+def _remove(work: Work, visited: Visited, evidence: Evidence) -> None:
+    name, keys = visited.place.name, visited.place.keys
+
+    def removing(outcome: Outcome) -> None:
+        """Put the SHA-256 of an object and of the one that stays, if no run noted them."""
+        lacking = evidence.lacking(visited.concerned(outcome), (outcome.key, str(outcome.made)))
+        if lacking:
+            before, after = (sha256_of(work.store, key) for key in (outcome.key, str(outcome.made)))
+            fields = {"partition": name, "key": outcome.key, "made": outcome.made, "before": before, "after": after}
+            evidence.note(lacking, "removing", **fields)
+            evidence.put(lacking)
+
+    for outcome in remove_replaced(
+        work.store,
+        keys,
+        grace=work.grace,
+        held=work.held(visited.place),
+        locked=work.locked,
+        limit=work.limit,
+        removing=removing,
+        writes=work.writes,
+    ):
+        visited.add(outcome)
+        if outcome.did is Did.REMOVED:
+            fields = {"partition": name, "key": outcome.key, "made": outcome.made}
+            evidence.note(visited.concerned(outcome), "removed", **fields)
+    if work.writes:
+        visited.lists = remove_former_lists(work.store, keys, work.grace)
+
+
+def _end(work: Work, before: Progress, partitions: Sequence[Visited], evidence: Evidence) -> Ended:
+    """Note what remains of a request, and its end if nothing does."""
+    name = before.request.name
+    remains = tuple(each for visited in partitions if name in visited.wanted for each in visited.remains(name))
+    after = before
+    if work.writes:
+        evidence.end(name, {each.directory: each.number for each in before.request.partitions}, remains)
+        after = progress_of(work.store, work.cluster, before.request)
+    news = News.SAME
+    if after.state is ErasureState.ERASED and before.done is None:
+        news = News.ERASED
+    elif before.done is not None and remains:
+        news = News.RETURNED
+    return Ended(after, news, remains)
