@@ -5,15 +5,17 @@ then is anything removed. A partition that fails is named, and the others contin
 next one does not find: each step looks at what is stored.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
+from itertools import chain
 from typing import Final
 
 from ts_common.archive.erased_list import greatest_listed
 from ts_common.archive.erasures import ErasedPartition, ErasureState
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import (
     AccessDenied,
     BucketMissing,
@@ -26,6 +28,7 @@ from ts_common.store.contract import ObjectStore
 from ts_reader.reading.parallel import stream_in_threads
 from tsctl.erase.erased_copies import Did, Held, Outcome
 from tsctl.erase.evidence import Evidence, Progress, progress_of
+from tsctl.erase.key_indexes import remaining_in_key_indexes
 from tsctl.erase.listing import remove_former_lists
 from tsctl.erase.places import Place, places_of
 from tsctl.erase.remains import Remains, Surface
@@ -73,6 +76,7 @@ class Visited:
         problem: why it was left as it is; None if nothing failed.
         must_act: whether a person must act on the problem.
         lists: the numbers of former lists that were removed.
+        elsewhere: what other objects than copies have of its list.
     """
 
     place: Place
@@ -82,6 +86,7 @@ class Visited:
     problem: str | None = None
     must_act: bool = False
     lists: list[int] = field(default_factory=list)
+    elsewhere: list[Remains] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Add what became of a copy."""
@@ -123,6 +128,7 @@ class Visited:
         for each in self.staying:
             if request in self.concerned(each):
                 yield Remains(Surface.COPY, each.key, each.reason, each.until)
+        yield from self.elsewhere
 
 
 class News(StrEnum):
@@ -197,8 +203,9 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
             with suppress(TieredStorageError):
                 evidence.put()
         raise
+    indexes = dict(_key_indexes(work, found.partitions))
     for progress in requests:
-        found.requests.append(_end(work, progress, found.partitions, evidence))
+        found.requests.append(_end(work, progress, found.partitions, indexes, evidence))
     found.now = int(work.store.current_time() * 1000)
 
 
@@ -296,10 +303,39 @@ def _remove(work: Work, visited: Visited, evidence: Evidence) -> None:
         visited.lists = remove_former_lists(work.store, keys, work.grace)
 
 
-def _end(work: Work, before: Progress, partitions: Sequence[Visited], evidence: Evidence) -> Ended:
+def _key_indexes(work: Work, partitions: Sequence[Visited]) -> Iterator[tuple[str, list[Remains]]]:
+    """Yield by topic the indexes that can have keys of its lists."""
+    by_topic = dict[str, list[PartitionKeys]]()
+    for each in partitions:
+        by_topic.setdefault(each.place.keys.partition.topic, []).append(each.place.keys)
+    for topic, keys in by_topic.items():
+        yield topic, _looked(partial(remaining_in_key_indexes, work.store, keys), Surface.KEY_INDEX, topic)
+
+
+def _looked(look: Callable[[], Iterable[Remains]], surface: Surface, where: str) -> list[Remains]:
+    """Return what a look at a surface found; if it fails, that something can remain."""
+    try:
+        return [*look()]
+    except (*LEAVES_OUT, StaleStateError) as error:
+        return [Remains(surface, where, str(error))]
+
+
+def _end(
+    work: Work,
+    before: Progress,
+    partitions: Sequence[Visited],
+    indexes: Mapping[str, Sequence[Remains]],
+    evidence: Evidence,
+) -> Ended:
     """Note what remains of a request, and its end if nothing does."""
     name = before.request.name
-    remains = tuple(each for visited in partitions if name in visited.wanted for each in visited.remains(name))
+    concerned = [each for each in partitions if name in each.wanted]
+    remains = tuple(
+        chain(
+            chain.from_iterable(each.remains(name) for each in concerned),
+            indexes.get(before.request.topic, ()) if concerned else (),
+        )
+    )
     after = before
     if work.writes:
         evidence.end(name, {each.directory: each.number for each in before.request.partitions}, remains)

@@ -20,13 +20,15 @@ class Killed(BaseException):
 
 
 class KilledAt(WrappedStore):
-    """Raises `Killed` before the request of a number, from 1 on, or after it; it counts all requests."""
+    """Raises `Killed` before the request of a number, from 1 on, or after it; it counts all requests, or writes."""
 
-    def __init__(self, inner: ObjectStore, at: int = 0, *, after: bool = False) -> None:
+    def __init__(self, inner: ObjectStore, at: int = 0, *, after: bool = False, only_writes: bool = False) -> None:
         super().__init__(inner, threads=1)
-        self.count, self._at, self._after = 0, at, after
+        self.count, self._at, self._after, self._only_writes = 0, at, after, only_writes
 
-    def _do(self, request: Callable[[], Any]) -> Any:
+    def _do(self, request: Callable[[], Any], *, writes: bool = False) -> Any:
+        if self._only_writes and not writes:
+            return request()
         self.count += 1
         is_it = self.count == self._at
         if is_it and not self._after:
@@ -44,14 +46,14 @@ class KilledAt(WrappedStore):
         return found
 
     def put(self, *arguments: Any, **named: Any) -> ObjectInfo:
-        found: ObjectInfo = self._do(lambda: self._inner.put(*arguments, **named))
+        found: ObjectInfo = self._do(lambda: self._inner.put(*arguments, **named), writes=True)
         return found
 
     def list(self, *arguments: Any, **named: Any) -> Any:
         return self._do(lambda: iter([*self._inner.list(*arguments, **named)]))
 
     def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
-        found: DeleteOutcome = self._do(lambda: self._inner.delete_matching(etags))
+        found: DeleteOutcome = self._do(lambda: self._inner.delete_matching(etags), writes=True)
         return found
 
 
