@@ -17,6 +17,7 @@ from dev.local.stores.moto import MotoServer
 from tests.deploy.identities import BUCKET, DEPLOY, ENDED, KEYS, LOCATION, As, archive_of_one_topic, document, removed
 from tests.docs.commands import blocks, commands
 from tests.tsctl.seal.sealed import Keys
+from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
 from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, PROBE_NAME, PartitionKeys, SegmentName
 from ts_common.archive.small_objects import (
@@ -28,6 +29,7 @@ from ts_common.archive.small_objects import (
 )
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied
+from ts_common.format_version import FORMATS
 from ts_common.model import TopicPartition
 from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch
 from ts_common.store.lifecycle import parse_rules
@@ -328,6 +330,35 @@ def test_a_finder_keeps_an_index_and_changes_nothing_else(store_as: As, capfd: p
     assert removed(written[-1])
 
 
+def test_an_eraser_rewrites_and_removes_and_changes_nothing_else(
+    store_as: As, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It puts names of rewritten segments only, and deletes no mark, no version and no request."""
+    # moto has no literal dot: `*.e*.log` would match any name with an e.
+    store = store_as("uploader")
+    archive = archive_of_one_topic("by-law")
+    keys, first = archive.partition("by-law"), archive.partition("by-law").segment(SegmentName(0))
+    archive.store.close()
+    store.put(KEYS.ends_of(1), Ends(1, 1, {}, "0.4.0", FORMATS).encode())
+    offsets = tmp_path / "offsets"
+    offsets.write_text("by-law-0 0\n")
+    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    terms = ["--topic", "by-law", "--offsets", str(offsets), "--reference", "r", "--due", "2090-01-31"]
+    store = store_as("eraser")
+    assert run_tsctl(["erase", "add", "case-1", *terms, *place]) == ExitCode.FINE, capfd.readouterr()
+    before = {info.key for info in store.list(keys.prefix)}
+    assert run_tsctl(["erase", "run", "--grace", "0s", *place]) == ExitCode.FINE, capfd.readouterr()
+    assert run_tsctl(["erase", "run", "--grace", "0s", *place]) == ExitCode.FINE, capfd.readouterr()
+    after = {info.key for info in store.list(keys.prefix)}
+    assert first in before - after
+    assert any(".e" in key.removeprefix(keys.prefix) for key in after - before)
+    request = f"{KEYS.erasures}case-1.json"
+    for key in (keys.commit, keys.gap(7, 9), first, KEYS.layout, KEYS.hold("h"), f"{KEYS.gc}gc-1.jsonl"):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x", condition=IfAbsent())
+    assert not any(map(removed, (keys.commit, keys.log_start, keys.seal_json, request, KEYS.layout)))
+
+
 def test_a_sealer_signs_and_an_auditor_verifies_and_neither_changes_anything_else(
     store_as: As, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -363,6 +394,7 @@ def test_holds_and_runs_are_put_only_if_absent() -> None:
     """An overwritten hold is a removed one; moto lacks the condition."""
     named = (
         ("collector", "HoldWhatIsShownAgain"),
+        ("eraser", "PutListsRequestsAndRewrittenSegments"),
         ("finder", "PutRuns"),
         ("hold-remover", "LeaveTraces"),
         ("holder", "SetHolds"),

@@ -289,6 +289,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
                     ("endpoint", "KeepOffsetsOfGroups"),
                     ("finder", "RemoveMergedRuns"),
                     ("eraser", "RemoveFormerLists"),
+                    ("eraser", "RemoveWhatWasReplaced"),
                     ("tables", "KeepClaimsOfTables"),
                     ("uploader", "RemovePacksOfTheLiveTail"),
                     ("restorer", "RemoveDeleteMarkers"),
