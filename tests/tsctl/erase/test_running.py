@@ -1,23 +1,30 @@
 """`tsctl erase run`: what it rewrites and removes, what it notes, and the state of a request."""
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from hashlib import md5, sha1, sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.erased.canary import GONE, Canary, canary, log_of
-from tests.made_archive import batches, steps
+from dev.local.agent import write_config
+from tests.common.log_format.build import batch, record
+from tests.erased.canary import END, GONE, Canary, canary, log_of
+from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.erase.killing import Killed, KilledAt, logs, not_held, not_locked, shown, values
-from tests.tsctl.erase.made import named, put_agent
+from tests.tsctl.erase.made import PERSON, made_archive, named, put_agent
 from tests.tsctl.running import Run
 from ts_common.archive.erasures import ErasedPartition, Erasure, erasure_key
+from ts_common.archive.holds import Hold
 from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectStore
+from ts_common.store.protection import Lock
+from tsctl.commands import erase_run
 from tsctl.erase.evidence import read_progress
 from tsctl.erase.run import Found, Work, run_once
+from tsctl.gc.objects import Locked
 
 DAY = 86_400.0
 NOW = -1.0  # a grace that is over
@@ -207,10 +214,161 @@ def with_request(path: Path) -> Canary:
     return found
 
 
-def once(person: Canary, store: ObjectStore, grace: float = NOW) -> Found:
+def once(person: Canary, store: ObjectStore, *, grace: float = NOW, locked: Locked = not_locked) -> Found:
     """Run once, without holds and locks."""
     keys = person.archive.keys
     found = Found(person.archive.location)
-    work = Work(store, keys, grace, lambda _: not_held, not_locked, pytest.fail)
+    work = Work(store, keys, grace, lambda _: not_held, locked, pytest.fail)
     run_once(work, read_progress(person.archive.store, keys), found)
     return found
+
+
+def reasons(found: dict[str, Any]) -> set[str]:
+    return {each["reason"] for request in found["requests"] for each in request["remains"]}
+
+
+def test_a_hold_keeps_the_bytes_until_it_is_removed(person: Canary, run: Run) -> None:
+    """It is expected, so the code is 0: nothing is rewritten, and nothing that was rewritten before is removed."""
+    run("hold", "add", "case-17", "--topic", "t", "--reason", "audit", *named(person.archive))
+    assert reasons(erase(person, run)) == {"hold case-17: audit"}
+    run("hold", "rm", "case-17", "--reason", "closed", *named(person.archive))
+    erase(person, run)
+    run("hold", "add", "case-18", "--topic", "t", "--reason", "audit", *named(person.archive))
+    person.archive.age(DAY)
+    assert reasons(erase(person, run)) == {"hold case-18: audit"}
+    run("hold", "rm", "case-18", "--reason", "closed", *named(person.archive))
+    assert erase(person, run)["requests"][0]["state"] == "erased"
+
+
+def test_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_path: Path, run: Run) -> None:
+    """A restored topic continues there, and the holder is of that cluster."""
+    former = canary(tmp_path / "bucket")
+    later = MadeArchive(tmp_path / "bucket", cluster="later")
+    put_agent(later)
+    later.put_segment("t", END, batches(*steps(END, 220)))
+    later.commit("t", 220, highest_base=END, log_start=END)
+    later.put_restored(former.archive.keys, END)
+    person = Canary(later, former.person)
+    keys = tmp_path / "keys"
+    keys.write_text(person.person.decode())
+    place = ("--url", later.location, "--cluster", "later")
+    assert run("erase", "add", "case-1", *TERMS, "--key-file", keys, *place).code == 0
+    hold = Hold(name="old", topics=("t",), reason="audit")
+    later.store.put(former.archive.keys.hold("old"), hold.encode())
+    held = run("erase", "run", *place, "--json").lines[0]
+    assert reasons(held) == {"hold old: audit", f"line 1 of {former.keys.commit} names its base"}
+    later.store.delete([former.archive.keys.hold("old")])
+    (partition,) = run("erase", "run", *place, "--json").lines[0]["partitions"]
+    assert (partition["partition"], partition["rewritten"]) == ("prod/t-0", 1)
+
+
+def test_a_lock_is_named_with_its_end(person: Canary) -> None:
+    """From that time on the bytes can be removed."""
+    lock = Lock(4102444800.0, legal_hold=False, mode="COMPLIANCE")
+    found = once(person, person.archive.store, locked=lambda keys: dict.fromkeys(keys, lock))
+    remains = found.requests[0].remains
+    assert {(each.reason, each.until) for each in remains} == {
+        ("retained until 2100-01-01 00:00:00 UTC (COMPLIANCE)", 4102444800000)
+    }
+    assert not found.is_finding
+
+
+def test_a_partition_that_fails_is_named_and_the_others_continue(tmp_path: Path, run: Run) -> None:
+    """A Java uploader's commit, a lost list, a damaged segment: each needs a person, so the code is 1."""
+    made = made_archive(tmp_path / "bucket")
+    for partition in range(4):
+        made.put_segment("t", 0, batches(*steps(0, 30)) + batch(30, [record(0, PERSON)]), partition=partition)
+        made.put_segment("t", 31, batches(*steps(31, 40)), partition=partition)
+        made.commit("t", 40, partition=partition, highest_base=31)
+    person = Canary(made, PERSON)
+    add(person, run, tmp_path)
+    made.store.put(made.partition("t", 0).commit, b"%020d" % 100)
+    made.store.delete([f"{made.partition('t', 1).erased}1.bin"])
+    body, info = made.store.get(key := made.partition("t", 2).segment(SegmentName(0)))
+    made.store.put(key, body[:-1] + bytes([body[-1] ^ 1]), metadata=dict(info.metadata))
+    found = erase(person, run, code=1)
+    problems = {each["partition"]: each["problem"] for each in found["partitions"] if each["problem"]}
+    assert "is not of an agent" in problems["t-0"]
+    assert "a request has list 1 of it" in problems["t-1"]
+    done = {each["partition"]: (each["rewritten"], each["hidden_only"]) for each in found["partitions"]}
+    assert done == {"t-0": (0, 0), "t-1": (0, 0), "t-2": (0, 1), "t-3": (1, 0)}
+    assert {each["where"] for each in found["requests"][0]["remains"]} >= {"t-0", "t-1", key}
+    assert state(person) == "hidden"
+
+
+def test_a_late_request_is_named_and_an_erased_one_is_not_late(person: Canary, run: Run, tmp_path: Path) -> None:
+    """The code of `status`, of a run and the metric; a file of metrics has them by cluster."""
+    key = erasure_key(person.archive.keys, "case-1")
+    stored = Erasure.read(person.archive.store, key, name="case-1")
+    assert stored is not None
+    person.archive.store.put(key, replace(stored, due=2).encode())
+    metrics = tmp_path / "erase.prom"
+    assert erase(person, run, "--metrics-file", str(metrics), code=1)["requests"][0]["late"]
+    assert run("erase", "status", *named(person.archive)).code == 1
+    assert 'ts_erase_late_requests{cluster="prod"} 1.0' in metrics.read_text()
+    person.archive.age(DAY)
+    erase(person, run, "--metrics-file", str(metrics))
+    assert run("erase", "status", *named(person.archive)).code == 0
+    text = metrics.read_text()
+    assert 'ts_erase_late_requests{cluster="prod"} 0.0' in text
+    assert 'ts_erase_erased_requests{cluster="prod"} 1.0' in text
+    assert 'ts_erase_removed_objects{cluster="prod"} 2.0' in text
+
+
+def test_a_dry_run_writes_nothing_and_names_what_is_due(person: Canary, run: Run) -> None:
+    """A topic without a request is a mistake."""
+    before = {info.key: info.etag for info in person.archive.store.list()}
+    found = erase(person, run, "--dry-run", "--topic", "t")
+    assert {info.key: info.etag for info in person.archive.store.list()} == before
+    (partition,) = found["partitions"]
+    assert (partition["to_rewrite"], partition["to_remove"]) == (2, 0)
+    erase(person, run)
+    person.archive.age(DAY)
+    (partition,) = erase(person, run, "--dry-run")["partitions"]
+    assert (partition["to_rewrite"], partition["to_remove"]) == (0, 2)
+    for options, said in (
+        (("--topic", "tt"), "--topic=tt: no request names it"),
+        (("--dry-run", "--every", "1h"), "--every and --dry-run"),
+    ):
+        wrong = run("erase", "run", *options, *named(person.archive))
+        assert (wrong.code, said in wrong.err) == (2, True)
+
+
+def test_a_loop_continues_after_a_run_that_failed(person: Canary, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until a signal ends it; a damaged request ends the pass with its reason."""
+    key = erasure_key(person.archive.keys, "case-0")
+    person.archive.store.put(key, b"{}")
+    passes = list[float]()
+
+    def stopped(wait: float) -> bool:
+        person.archive.store.delete([key])
+        person.archive.age(DAY)
+        passes.append(wait)
+        return len(passes) == 3
+
+    monkeypatch.setattr(erase_run, "stopping", lambda _: nullcontext(stopped))
+    ended = run("erase", "run", "--every", "1h", *named(person.archive), "--json")
+    assert (ended.code, len(passes)) == (0, 3)
+    assert "case-0.json: not a request to erase" in ended.err
+    assert [each["requests"][0]["state"] for each in ended.lines] == ["hidden", "erased"]
+
+
+def test_each_store_of_an_archive_has_its_request_and_a_hold_of_either_counts(tmp_path: Path, run: Run) -> None:
+    """A topic that moved has records at its old place too."""
+    stores = [canary(MadeArchive(tmp_path / name)) for name in "ab"]
+    (tmp_path / "keys").write_text("\n".join(each.person.decode() for each in stores))
+    for each in stores:
+        put_agent(each.archive)
+        each.archive.store.put(each.archive.keys.layout, b'{"version":1,"entropyBits":0,"cluster":"prod","time":0}')
+    provider = "tests.tsctl.commands.gc.conftest:TwoStores"
+    write_config(tmp_path / "conf", "prod", {"storage.service.endpoint.provider.class": provider})
+    config = ("--config", tmp_path / "conf")
+    assert run("erase", "add", "case-1", *TERMS, "--key-file", tmp_path / "keys", *config).code == 0
+    hold = stores[0].archive.keys.hold("x")
+    stores[0].archive.store.put(hold, Hold(name="x", topics=("t",), reason="audit").encode())
+    held = run("erase", "run", *config, "--json").lines
+    assert [each["partitions"][0]["rewritten"] for each in held] == [0, 0]
+    stores[0].archive.store.delete([hold])
+    done = run("erase", "run", *config, "--json").lines
+    assert {each["location"] for each in done} == {each.archive.location for each in stores}
+    assert [each["partitions"][0]["rewritten"] for each in done] == [1, 1]
