@@ -183,7 +183,7 @@ def test_a_segment_of_the_leader_belongs_to_requests_that_end_above_its_base(
 
 
 def test_killed_after_each_write_the_next_run_completes_it(tmp_path: Path) -> None:
-    """Readers see the same, and each object that is gone has its sums in the evidence."""
+    """Readers see the same, and each object that was removed has its sums in the evidence."""
     at, ended = 0, False
     while not ended:
         at += 1
