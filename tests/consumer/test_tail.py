@@ -32,6 +32,12 @@ def archive(tmp_path: Path) -> MadeArchive:
     return made
 
 
+@pytest.fixture
+def _logs_are_read_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer reads the logs of packs once a second."""
+    monkeypatch.setattr(archive_tier, "_LOGS_SECONDS", 0.05)
+
+
 def commit(archive: MadeArchive, next_offset: int, topic: str = TOPIC, log: str = "1", **fields: Any) -> None:
     """Commit with a log of packs."""
     live = Live(log, (), EpochHistory(((0, next_offset),)))
@@ -42,9 +48,10 @@ def alone(archive: MadeArchive, **more: str) -> TieredConsumer:
     """Return a consumer without a broker."""
     given = {name.replace("_", "."): value for name, value in more.items()}
     config = {**place(archive), "tiered.storage.mode": TierMode.TIERED_STORAGE_ONLY, "auto.offset.reset": "earliest"}
-    return TieredConsumer({**config, **given})
+    return TieredConsumer({**config, "tiered.storage.refresh.ms": "100", **given})
 
 
+@pytest.mark.usefixtures("_logs_are_read_soon")
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_the_tail_is_read_after_closed_segments_and_so_is_a_later_pack(archive: MadeArchive, isolation: str) -> None:
     """The consumer waits at the end, and looks again after `tiered.storage.refresh.ms`."""
@@ -54,11 +61,12 @@ def test_the_tail_is_read_after_closed_segments_and_so_is_a_later_pack(archive: 
         consumer.assign([FIRST])
         found = read_until(consumer, {0: 110})
         assert consumer.get_watermark_offsets(FIRST) == (0, 110)
-        assert consumer.consume(1, 0.3) == []
+        assert consumer.consume(1, 0.2) == []
         tail.put(entry(archive, TOPIC, 110, batches((110, 120))))
         assert offsets_of(read_until(consumer, {0: 120}, found)[0]) == list(range(120))
 
 
+@pytest.mark.usefixtures("_logs_are_read_soon")
 def test_read_committed_ends_at_the_last_stable_offset_of_the_tail(archive: MadeArchive) -> None:
     """A later pack has the marker."""
     tail = MadeTail(archive)
@@ -66,7 +74,7 @@ def test_read_committed_ends_at_the_last_stable_offset_of_the_tail(archive: Made
     with alone(archive, isolation_level="read_committed") as consumer:
         consumer.assign([FIRST])
         found = read_until(consumer, {0: 105})
-        assert consumer.consume(1, 0.3) == []
+        assert consumer.consume(1, 0.2) == []
         tail.put(entry(archive, TOPIC, 110, ended(110, 1000, kind=COMMIT), stable=111))
         assert offsets_of(read_until(consumer, {0: 110}, found)[0]) == list(range(110))
 
@@ -79,7 +87,7 @@ def test_a_position_above_an_end_that_fell_waits(archive: MadeArchive) -> None:
         found = read_until(consumer, {0: 130})
         archive.commit(TOPIC, 100, last_stable_offset=100)
         wait_for(lambda: consumer.get_watermark_offsets(FIRST) == (0, 100), "the end to fall")
-        assert consumer.consume(1, 0.5) == []
+        assert consumer.consume(1, 0.2) == []
         archive.put_segment(TOPIC, 100, batches((100, 140)))
         archive.commit(TOPIC, 140, highest_base=100, last_stable_offset=140)
         assert offsets_of(read_until(consumer, {0: 140}, found)[0]) == list(range(140))
@@ -99,7 +107,7 @@ def test_an_archive_without_a_tail_needs_no_look_at_packs(
     with alone(archive) as consumer:
         consumer.assign([FIRST])
         assert offsets_of(read_until(consumer, {0: 100})[0]) == list(range(100))
-        assert consumer.consume(1, 0.5) == []
+        assert consumer.consume(1, 0.2) == []
 
 
 def test_partitions_that_wait_look_at_a_log_once_a_second(
@@ -134,11 +142,10 @@ def test_partitions_that_wait_look_at_a_log_once_a_second(
     assert look() == first + 1
 
 
-@pytest.mark.parametrize("mode", [TierMode.KAFKA_PREFERRED, TierMode.TIERED_STORAGE_PREFERRED])
-def test_kafka_follows_the_tail_without_a_seam(both: Both, mode: TierMode) -> None:
+def test_kafka_follows_the_tail_without_a_seam(both: Both) -> None:
     """Kafka's log starts inside the tail: each record arrives once, with every field as the plain client has it."""
-    topic, log = f"tailed-{mode}".lower().replace("_", "-"), str(7 + list(TierMode).index(mode))
-    fill(both.cluster, topic, partitions=1)
+    topic, log = "tailed", "7"
+    fill(both.cluster, topic, partitions=1, rounds=2)
     (shipped,) = ship(both.archive, both.cluster, topic, partitions=1)
     directory = both.cluster.brokers[1].partition_directory(topic, 0)
     bases = sorted(int(path.stem) for path in directory.glob("*.log"))
@@ -150,13 +157,14 @@ def test_kafka_follows_the_tail_without_a_seam(both: Both, mode: TierMode) -> No
     both.cluster.produce(topic, [Record(b"after the tail")] * 5, partition=0)
     rows = both.plain_rows(topic, [both.cluster.latest(topic, 0)])
     both.cluster.delete_records(topic, {0: (shipped + end) // 2})
-    with both.consumer(mode, f"tail-{mode}") as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
-        found = read_until(consumer, {0: rows[0][-1][2] + 1})
-        statistics = consumer.tier_statistics()
-    assert found == rows
-    assert statistics is not None
-    assert statistics.archive_records == len([row for row in rows[0] if row[2] < end])
+    for mode in (TierMode.KAFKA_PREFERRED, TierMode.TIERED_STORAGE_PREFERRED):
+        with both.consumer(mode, f"tail-{mode}") as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            found = read_until(consumer, {0: rows[0][-1][2] + 1})
+            statistics = consumer.tier_statistics()
+        assert found == rows, mode
+        assert statistics is not None
+        assert statistics.archive_records == len([row for row in rows[0] if row[2] < end]), mode
 
 
 def whole_batches(data: bytes) -> bytes:

@@ -4,6 +4,7 @@ import shutil
 
 import psutil
 import pytest
+from kazoo.client import KazooClient, KazooState
 
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.kafka.topics import NotDeliveredError
@@ -33,19 +34,39 @@ def test_two_brokers_with_zookeeper_replicate_and_survive_kill_and_restart(zooke
     assert (cluster.earliest("killed", 0), cluster.latest("killed", 0)) == (0, 3)
 
 
-def test_a_killed_brokers_session_can_be_ended_at_once(zookeeper_pair: LocalCluster) -> None:
-    """A test does not have to wait for ZooKeeper's session timeout to see leadership move."""
-    cluster = zookeeper_pair
+@pytest.mark.parametrize("is_paused", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_a_lost_brokers_session_can_be_ended_at_once(zookeeper_pair: LocalCluster, is_paused: bool) -> None:
+    """A test does not have to wait for ZooKeeper's session timeout; a broker that is resumed registers again."""
+    cluster, topic = zookeeper_pair, f"expired-{is_paused}"
     assert cluster.zookeeper is not None
-    cluster.create_topic("expired", assignment=[[2, 1]])
-    with pytest.raises(RuntimeError, match="broker-2 is alive"):
-        cluster.zookeeper_broker(2).expire_session()
-    cluster.brokers[2].kill()
-    cluster.zookeeper_broker(2).expire_session()
+    cluster.create_topic(topic, assignment=[[2, 1]])
+    broker = cluster.zookeeper_broker(2)
+    with pytest.raises(RuntimeError, match="broker-2 answers"):
+        broker.expire_session()
+    (broker.pause if is_paused else broker.kill)()
+    broker.expire_session()
     assert cluster.zookeeper.registered_brokers() == {1}
-    wait_for(lambda: cluster.leader("expired", 0) == 1, "broker 1 to lead expired-0", 20)
-    cluster.brokers[2].start()
+    broker.expire_session()  # it has none
+    wait_for(lambda: cluster.leader(topic, 0) == 1, f"broker 1 to lead {topic}-0", 20)
+    (broker.resume if is_paused else broker.start)()
+    wait_for(lambda: cluster.in_sync(topic, 0) == {1, 2}, f"both replicas of {topic}-0 in sync", 20)
     assert cluster.zookeeper.registered_brokers() == {1, 2}
+
+
+def test_a_session_ends_long_before_its_timeout(zookeeper_pair: LocalCluster) -> None:
+    """Its owner is alive, and learns that the session has expired; a session of a minute does not end by itself."""
+    zookeeper = zookeeper_pair.zookeeper
+    assert zookeeper is not None
+    owner = KazooClient(hosts=zookeeper.connect, timeout=60.0)
+    owner.start()
+    states = [owner.state]
+    owner.add_listener(states.append)
+    owner.create("/brokers/ids/77", ephemeral=True)
+    zookeeper.expire_session(77)
+    assert 77 not in zookeeper.registered_brokers()
+    wait_for(lambda: KazooState.LOST in states, "the owner to learn it", state=lambda: states)
+    owner.stop()
+    owner.close()
 
 
 @pytest.mark.full

@@ -12,6 +12,7 @@ from ts_common.archive.commit import Live
 from ts_common.archive.epoch_history import EpochHistory
 
 SECONDS = 60.0
+FETCHES = 'ts_endpoint_requests_total{kind="FETCH"}'
 
 
 def commit(archive: MadeArchive, next_offset: int, *, has_tail: bool = True, highest_base: int = 0) -> None:
@@ -25,7 +26,7 @@ def read_to(consumer: Consumer, end: int) -> list[int]:
     found, deadline = list[int](), monotonic() + SECONDS
     while not found or found[-1] < end - 1:
         assert monotonic() < deadline, found
-        for message in consumer.consume(100, 0.2):
+        for message in consumer.consume(100, 0.05):
             error = message.error()
             assert error is None or error.code() == KafkaError._PARTITION_EOF, error
             if error is None:
@@ -50,6 +51,7 @@ def test_librdkafka_follows_a_tail_and_waits_where_its_end_falls(tmp_path: Path)
                 "group.id": "g",
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
             }
         )
         consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
@@ -60,9 +62,11 @@ def test_librdkafka_follows_a_tail_and_waits_where_its_end_falls(tmp_path: Path)
         deadline = monotonic() + SECONDS
         while consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=30)[1] != 100:
             assert monotonic() < deadline
-            assert all(message.error() is not None for message in consumer.consume(10, 0.2))
-        for _ in range(5):  # Fetches above the high watermark
-            events = [message.error() for message in consumer.consume(10, 0.3)]
+            assert all(message.error() is not None for message in consumer.consume(10, 0.05))
+        fetches = process.metric(FETCHES)
+        while process.metric(FETCHES) < fetches + 5:  # above the high watermark
+            assert monotonic() < deadline
+            events = [message.error() for message in consumer.consume(10, 0.05)]
             assert {None if event is None else event.code() for event in events} <= {KafkaError._PARTITION_EOF}
         archive.put_segment("t", 100, batches((100, 140)))
         commit(archive, 140, highest_base=100)

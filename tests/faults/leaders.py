@@ -124,6 +124,13 @@ def die(cluster: LocalCluster, broker: int) -> None:
     cluster.zookeeper_broker(broker).expire_session()
 
 
+def suspend(cluster: LocalCluster, broker: int) -> None:
+    """Pause a broker; in ZooKeeper mode its session expires at once, elsewhere after its timeout."""
+    cluster.brokers[broker].pause()
+    if cluster.zookeeper is not None:
+        cluster.zookeeper_broker(broker).expire_session()
+
+
 def wait_led(cluster: LocalCluster, topic: str, leader: int, partition: int = 0) -> None:
     """Wait until every broker that answers names this leader."""
     wait_for(

@@ -11,7 +11,7 @@ dict and restart. The agent reads that file (`server_properties`).
       heap_mb, options     of its JVM, from the next start on
       partition_directory(topic, partition)   the partition's directory, in any log dir
       cluster_id()         from meta.properties
-    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now, not at the session's timeout;
+    ZooKeeperBroker        also expire_session(): leadership moves now, not at the timeout of a lost broker's session;
                            `dev.local.kafka.migration` moves it to KRaft
     KRaftBroker            also controller_port; one without a controller is broker and controller
 """
@@ -200,14 +200,15 @@ class ZooKeeperBroker(Broker):
         return missing
 
     def expire_session(self) -> None:
-        """End the dead broker's session after kill(), so that other brokers become leaders at once.
+        """End the broker's session after kill() or pause(), so that other brokers become leaders at once.
 
         Raises:
-            RuntimeError: the broker runs; only a dead broker's session can be ended from outside.
+            RuntimeError: the broker answers, and would make another session.
+            WaitTimedOutError: the session did not end.
         """
-        if self.alive:
-            raise RuntimeError(f"{self.name} is alive; only a killed broker's session can be ended")
-        self._zookeeper.forget_broker(self.id)
+        if self.answers:
+            raise RuntimeError(f"{self.name} answers; only a killed or paused broker's session can be ended")
+        self._zookeeper.expire_session(self.id)
 
 
 class KRaftBroker(Broker):

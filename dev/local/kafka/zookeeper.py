@@ -2,10 +2,12 @@
 
 import json
 import socket
+import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -14,6 +16,7 @@ from dev.local.jvm import java_command, temporary_files_in
 from dev.local.kafka.zookeeper_security import ZooKeeperSecurity
 from dev.local.ports import LOOPBACK, free_port
 from dev.local.process import Server
+from dev.local.waiting import wait_for
 
 _CONFIGURATION = """\
 clientPort={port}
@@ -26,6 +29,12 @@ maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=srvr
 """
+
+
+_SECRET: Final = 0xB3415C00  # `superSecret` of ZooKeeperServer
+# Of `java.util.Random`.
+_MULTIPLIER: Final = 0x5DEECE66D
+_48_BITS: Final = (1 << 48) - 1
 
 
 @dataclass(frozen=True)
@@ -121,18 +130,35 @@ class ZooKeeper(Server):
         state = json.loads(raw)
         return PartitionState(state["leader"], state["leader_epoch"], tuple(state["isr"]))
 
-    def forget_broker(self, broker: int) -> None:
-        """Delete the nodes of a dead broker's session, its id and the controller's, as if the session had expired.
+    def expire_session(self, broker: int) -> None:
+        """End the session of a broker that is paused or was killed, as its timeout would.
 
-        It is for a broker that was killed. A paused one keeps its session and would not register again when it is
-        resumed: wait for the session's end there.
+        ZooKeeper removes its nodes, also that of the controller. A broker that is resumed finds its session
+        expired, and registers again. Without a session of the broker nothing happens.
+
+        Raises:
+            WaitTimedOutError: the session did not end.
         """
+        path = f"/brokers/ids/{broker}"
         with self.client() as client:
-            try:
-                controller, _ = client.get("/controller")
-                if json.loads(controller)["brokerid"] == broker:
-                    client.delete("/controller")
-            except NoNodeError:
-                pass
-            with suppress(NoNodeError):  # the session ended by itself, just now or before
-                client.delete(f"/brokers/ids/{broker}")
+            if (node := client.exists(path)) is None:
+                return
+            session = node.owner_session_id
+            # ZooKeeper closes the broker's connection when another one continues its session.
+            successor = KazooClient(hosts=self.connect, timeout=10.0, client_id=(session, _password(session)))
+            successor.start(timeout=10)
+            successor.stop()
+            successor.close()
+            wait_for(
+                lambda: (now := client.exists(path)) is None or now.owner_session_id != session,
+                f"the session of broker {broker} to end",
+            )
+
+
+def _password(session: int) -> bytes:
+    """Return the password of a session, as `generatePasswd` of ZooKeeper's `ZooKeeperServer` makes it: by a seed."""
+    state, words = (session ^ _SECRET ^ _MULTIPLIER) & _48_BITS, list[int]()
+    for _ in range(4):
+        state = (state * _MULTIPLIER + 0xB) & _48_BITS
+        words.append(state >> 16)
+    return struct.pack("<4I", *words)

@@ -3,9 +3,10 @@ import zlib
 
 import pytest
 from awscrt.checksums import crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.matrix import examples
 from ts_common.archive.object_keys import MAX_PACK, ClusterKeys, pack_name, pack_number
 from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_pack import (
@@ -65,6 +66,7 @@ def read(data: bytes) -> list[TailEntry]:
     return found
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(st.lists(entries(), max_size=4))
 def test_a_pack_reads_back(index: list[TailEntry]) -> None:
     """Rows of the object itself have its name, and positions in it; the batches follow the index."""
@@ -201,7 +203,7 @@ def test_an_index_that_readers_reject_is_not_written() -> None:
     """The writer has to name an earlier object in `before` instead."""
     index = [
         ENTRY._replace(directory=f"topic-with-a-long-name-{n * 7919 % 99991:05d}-0", crc32c=n * 2654435761 % 2**32)
-        for n in range(40_000)
+        for n in range(25_000)
     ]
     with pytest.raises(CorruptData, match="more than readers accept"):
         encode_pack(HEAD, index, [])

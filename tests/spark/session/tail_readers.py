@@ -54,14 +54,14 @@ def readable_archive(brokers: LocalCluster, cluster: LocalCluster, directory: Pa
 
 @contextmanager
 def all_readers(
-    archive: Archive, spark: SparkSession, endpoint: Running, directory: Path, streams: tuple[Isolation, ...] = LEVELS
+    archive: Archive, spark: SparkSession, endpoint: Running, directory: Path, of_spark: tuple[Isolation, ...] = LEVELS
 ) -> Iterator[Readers]:
     """Open a client of the endpoint, a consumer over both tiers, a table, and queries of Spark.
 
     Args:
         endpoint: of the archive's cluster.
         directory: for tables and the checkpoints of streams.
-        streams: the isolation levels of Spark's streams.
+        of_spark: the isolation levels of Spark's queries, which need the longest time.
     """
     endpoint.wait_until_ready()
     readers: dict[tuple[str, Isolation], Read] = {}
@@ -69,8 +69,9 @@ def all_readers(
         for level in LEVELS:
             named = opened.enter_context(_clients(archive, level, endpoint.address))
             named["table"] = _table(archive, level, directory / f"table-{level}")
-            named |= _spark_readers(spark, archive, level, directory / f"spark-{level}")
-            readers |= {(name, level): read for name, read in named.items() if name != STREAM or level in streams}
+            if level in of_spark:
+                named |= _spark_readers(spark, archive, level, directory / f"checkpoint-{level}")
+            readers |= {(name, level): read for name, read in named.items()}
         yield readers
 
 
@@ -135,8 +136,8 @@ def _table(archive: Archive, level: Isolation, directory: Path) -> Read:
     return read
 
 
-def _spark_readers(spark: SparkSession, archive: Archive, level: Isolation, directory: Path) -> dict[str, Read]:
-    """Return a batch query, and a stream that runs until it has read what there is."""
+def _spark_readers(spark: SparkSession, archive: Archive, level: Isolation, checkpoint: Path) -> dict[str, Read]:
+    """Return a batch query, and a stream that begins at its checkpoint and runs until it has read what there is."""
     options = {"path": archive.location, "cluster": archive.keys.cluster, "subscribe": archive.topic}
     options |= {"kafka.isolation.level": level, "startingOffsets": "earliest"}
 
@@ -146,10 +147,12 @@ def _spark_readers(spark: SparkSession, archive: Archive, level: Isolation, dire
     def batch(_: int) -> Rows:
         return rows(spark.read.format("kafka_segments").options(**options).load())
 
+    streamed: dict[int, Rows] = {}  # by batch: one can run twice
+
     def stream(_: int) -> Rows:
-        writer = spark.readStream.format("kafka_segments").options(**options).load().writeStream.format("parquet")
-        writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
-        writer.option("path", str(directory / "sink")).trigger(availableNow=True).start().awaitTermination()
-        return sorted(rows(spark.read.parquet(str(directory / "sink"))))
+        writer = spark.readStream.format("kafka_segments").options(**options).load().writeStream
+        writer = writer.foreachBatch(lambda frame, batch: streamed.update({batch: rows(frame)}))
+        writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+        return [row for batch in sorted(streamed) for row in streamed[batch]]
 
     return {BATCH: batch, STREAM: stream}

@@ -46,16 +46,16 @@ def archive(brokers: LocalCluster, cluster: LocalCluster, tmp_path: Path) -> Ite
 
 
 @pytest.mark.parametrize(
-    ("brokers", "streams"),
+    ("brokers", "of_spark"),
     [("zookeeper", LEVELS[1:]), pytest.param("kraft", LEVELS, marks=pytest.mark.full)],
     indirect=["brokers"],
 )
 def test_all_readers_show_what_kafka_has_across_the_change_to_segments(
-    brokers: LocalCluster, archive: Archive, spark: SparkSession, tmp_path: Path, streams: tuple[Isolation, ...]
+    brokers: LocalCluster, archive: Archive, spark: SparkSession, tmp_path: Path, of_spark: tuple[Isolation, ...]
 ) -> None:
     """At both isolation levels: first with a transaction that is open; then segments have what was in the tail.
 
-    Spark's streams need the longest time, so `make test` has one, of committed transactions.
+    Spark needs the longest time, so `make test` has its queries of committed transactions alone.
     """
     brokers.create_topic(archive.topic, config={"segment.bytes": "60000"})
     archive.agent(1)
@@ -79,6 +79,6 @@ def test_all_readers_show_what_kafka_has_across_the_change_to_segments(
             wait_shown(archive, end)
             following = archive.next_offset()
             assert before < following < end - 10
-            readers = readers or opened.enter_context(all_readers(archive, spark, endpoint, tmp_path, streams))
+            readers = readers or opened.enter_context(all_readers(archive, spark, endpoint, tmp_path, of_spark))
             assert_all_show(readers, archive, brokers.bootstrap)
             assert archive.next_offset() == following

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.endpoint.running import running
-from tests.faults.leaders import PATIENCE, Load, lines, produce, wait_in_sync, wait_led
+from tests.faults.leaders import PATIENCE, Load, lines, produce, suspend, wait_in_sync, wait_led
 from tests.spark.session.tail_readers import (
     BATCH,
     ENDPOINT_OPTIONS,
@@ -101,7 +101,7 @@ def test_records_that_an_unclean_election_removed_are_reported_by_all_that_had_r
     for broker in (1, 2):
         archive.agent(broker)
     produce(brokers, archive.topic, "shared", SHARED)
-    brokers.brokers[2].pause()
+    suspend(brokers, 2)
     wait_in_sync(brokers, archive.topic, 1)
     dead = produce(brokers, archive.topic, "dead", 50)
     wait_shown(archive, max(dead) + 1)

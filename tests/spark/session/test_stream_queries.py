@@ -50,6 +50,7 @@ def read_available(spark: SparkSession, archive: Archive, folder: Path, **option
     return sorted(row.offset for row in spark.read.parquet(str(folder / "sink")).select("offset").collect())
 
 
+@pytest.mark.full  # `test_live_tail` has a tail and its segments, `tests/spark/test_tail.py` the option
 def test_a_live_tail_is_read_once_before_and_after_its_segment_closes(
     spark: SparkSession, archive: Archive, tmp_path: Path
 ) -> None:

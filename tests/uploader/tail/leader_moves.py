@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
-from tests.faults.leaders import PATIENCE, state, wait_in_sync, wait_led
+from tests.faults.leaders import PATIENCE, state, suspend, wait_in_sync, wait_led
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, SMALL_SEGMENTS
 
 
@@ -63,7 +63,7 @@ def lose_leader(cluster: LocalCluster, topic: str, move: str, leader: int) -> in
         case "kill":
             broker.kill()
         case "pause":
-            broker.pause()
+            suspend(cluster, leader)
         case _:
             cut_off(cluster, leader)
     if move == "cut":  # clients reach it, and it names itself

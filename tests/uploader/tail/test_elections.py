@@ -8,7 +8,7 @@ import pytest
 import ts_reader
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import OracleRecord, dump
-from tests.faults.leaders import PATIENCE, die, lines, produce, start_agents, state, wait_in_sync, wait_led
+from tests.faults.leaders import PATIENCE, die, lines, produce, start_agents, state, suspend, wait_in_sync, wait_led
 from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.tail.leader_moves import beside, cut_off, linked_brokers
@@ -55,7 +55,7 @@ def test_records_of_a_tail_that_an_unclean_election_lost_are_replaced_and_report
     cluster.create_topic(archive.topic, assignment=[[1, 2]], config=UNCLEAN)
     start_agents(archive, 1, 2)
     produce(cluster, archive.topic, "shared", SHARED)
-    cluster.brokers[2].pause()
+    suspend(cluster, 2)
     wait_in_sync(cluster, archive.topic, 1)
     dead = produce(cluster, archive.topic, "dead", 50)
     assert lines(wait_shown(archive, max(dead) + 1)) == ["shared", "dead"]
@@ -63,7 +63,7 @@ def test_records_of_a_tail_that_an_unclean_election_lost_are_replaced_and_report
     if end == "die":
         die(cluster, 1)
     else:
-        cluster.brokers[1].pause()
+        suspend(cluster, 1)
     cluster.brokers[2].resume()
     wait_for(lambda: state(cluster, archive.topic).leader == 2, "broker 2 to lead", PATIENCE)
     of_later = cluster.brokers[2].bootstrap
@@ -89,7 +89,7 @@ def test_records_above_the_high_watermark_are_not_shown(cluster: LocalCluster, a
     cluster.create_topic(archive.topic, assignment=[[1, 2]], config={**UNCLEAN, "min.insync.replicas": "2"})
     cluster.create_topic(witness.topic, assignment=[[1]])
     shared = produce(cluster, archive.topic, "shared", SHARED)
-    cluster.brokers[2].pause()
+    suspend(cluster, 2)
     wait_in_sync(cluster, archive.topic, 1)
     assert min(produce(cluster, archive.topic, "above", 50, acks=1)) == SHARED
     archive.agent(1)

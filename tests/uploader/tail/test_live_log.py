@@ -30,7 +30,7 @@ T = TopicPartition("tail-live", 0)
 @pytest.mark.parametrize("cluster", ["zookeeper", pytest.param("kraft", marks=pytest.mark.full)], indirect=True)
 def test_the_pieces_of_a_log_are_the_log_that_is_written_meanwhile(cluster: LocalCluster) -> None:
     """Byte for byte, over rolls; with Kafka's own last stable offset, and its aborted transactions."""
-    cluster.create_topic(T.topic, assignment=[[1, 2]], config={"segment.bytes": "15000"})
+    cluster.create_topic(T.topic, assignment=[[1, 2]], config={"segment.bytes": "5000"})
     directory = cluster.brokers[1].partition_directory(T.topic, 0)
     ended = threading.Event()
     writer = threading.Thread(target=write, args=(cluster, ended))
@@ -78,7 +78,7 @@ def write(cluster: LocalCluster, ended: threading.Event) -> None:
     producer = cluster.producer({"transactional.id": "tail-ended", "compression.type": "lz4"})
     producer.init_transactions(SECONDS)
     plain = cluster.producer({"enable.idempotence": True})
-    for number in range(20):
+    for number in range(9):
         if ended.is_set():
             break
         producer.begin_transaction()
@@ -87,7 +87,7 @@ def write(cluster: LocalCluster, ended: threading.Event) -> None:
         producer.flush(SECONDS)
         plain.produce(T.topic, b"plain" * 300, partition=0)
         plain.flush(SECONDS)
-        if number == 15:
+        if number == 6:
             open_one.begin_transaction()
             open_one.produce(T.topic, b"open", partition=0)
             open_one.flush(SECONDS)

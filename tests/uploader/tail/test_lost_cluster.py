@@ -19,8 +19,8 @@ from tests.uploader.tail.shown import shown, shown_end
 from ts_common.archive.tail_logs import TailLogs
 
 pytestmark = pytest.mark.usefixtures("credentials", "mended")
-INTERVAL = 1.0  # seconds
-SLOW = 1.0  # seconds that a round can need on a busy machine
+INTERVAL = 0.5  # seconds
+SLOW = 1.5  # seconds that a round can need on a busy machine
 BUSY, QUIET = 0, 1
 QUIET_RECORDS = 300
 FAST_RECORDS = 1000  # a segment closes; then only the tail has what is produced for a long time
@@ -69,13 +69,13 @@ def test_a_lost_cluster_leaves_all_but_what_the_last_two_intervals_acknowledged(
         properties={PREFIX + "tail.interval.ms": str(int(INTERVAL * 1000))},
     )
     cluster.create_topic(archive.topic, assignment=[[1, 2], [2, 1]], config={"segment.bytes": "100000"})
-    agents = start_agents(archive, 1, 2)
     with Writers(cluster, archive.topic) as writers:
         acknowledged = writers.acknowledged
+        agents = start_agents(archive, 1, 2)
+        later = time.time() + 2.5 * INTERVAL + SLOW  # else each record could be one of the last two intervals
         wait_for(lambda: len(acknowledged[QUIET]) == QUIET_RECORDS, "the acknowledgements of the quiet one", PATIENCE)
         wait_for(lambda: shown_end(archive, QUIET) == QUIET_RECORDS, "the quiet partition to be shown", 10)
         wait_for(lambda: shown_end(archive, BUSY) > archive.next_offset(BUSY) > 0, "a segment and a tail", PATIENCE)
-        later = time.time() + 2.5 * INTERVAL + SLOW  # else the cluster would be lost just after a pack
         wait_for(lambda: max(at for _, at in [*acknowledged[BUSY].values()][-1:]) > later, "more of these", PATIENCE)
         lost_at = time.time()
         for agent in agents.values():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
+from tests.matrix import cases
 from ts_common.archive import tail_logs, tail_pack
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
@@ -112,7 +113,7 @@ class Agent:
             self.log.take_merge(plan.packs, merged.indexes, merged.made)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 30))])
+@pytest.mark.parametrize("seed", cases(range(30), quick=[0]))
 def test_readers_find_each_entry_that_they_need_whatever_is_merged_and_deleted(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
