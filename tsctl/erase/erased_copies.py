@@ -39,7 +39,7 @@ class Did(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one copy with erased records.
+    """What became of one copy with erased records, or of an earlier version of its object.
 
     Attributes:
         key: of its `.log`; the prefix of the partition for copies that could not be described.
@@ -47,12 +47,13 @@ class Outcome:
         made: key of the `.log` that replaces it; None without one.
         records: the number of records that the new one lacks.
         batches: the number of batches that had them.
-        before: SHA-256 of the old `.log`, hexadecimal; empty if nothing was put.
-        after: SHA-256 of the new one.
+        before: SHA-256 of the old `.log`, hexadecimal; empty if it was not read whole.
+        after: SHA-256 of the new one; empty if nothing was put.
         bytes: of the new one; 0 if nothing was put.
         until: the earliest time that its reason ends, milliseconds since the epoch; None if that is unknown.
         base: of the copy: it has no record of a lower offset.
         obeys: number of the list whose records it lacks; 0 if no eraser put it.
+        version: id of the earlier version of the object that this is about; empty for the object itself.
     """
 
     key: str
@@ -67,6 +68,7 @@ class Outcome:
     until: int | None = None
     base: int = 0
     obeys: int = 0
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class ErasedCopies:
     def lacking(self, copy: SegmentCopy, staying: Sequence[SegmentCopy]) -> int | None:
         """Return the first offset of a copy that those which stay lack, now or after an election; None without one."""
         lacking = [
-            _first_outside(copy.base, end_of(copy), [(each.base, end_of(each)) for each in staying])
+            first_outside(copy.base, end_of(copy), [(each.base, end_of(each)) for each in staying])
             for end_of in (_end, self.live_end)
         ]
         return min((offset for offset in lacking if offset is not None), default=None)
@@ -202,7 +204,7 @@ def _end(copy: SegmentCopy) -> int:
     return copy.end
 
 
-def _first_outside(start: int, end: int, ranges: Iterable[tuple[int, int]]) -> int | None:
+def first_outside(start: int, end: int, ranges: Iterable[tuple[int, int]]) -> int | None:
     """Return the first offset of `[start, end)` that no range has; None if they have all."""
     for low, high in sorted(ranges):
         if low <= start:

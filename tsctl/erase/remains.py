@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+UNLISTED: Final = (
+    "the bucket keeps what is deleted, by versions or soft delete, and this driver cannot list it: it stays until the "
+    "bucket's own period ends"
+)
 
 
 class Surface(StrEnum):

@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys
-from ts_common.errors import BatchTooLarge, CorruptData, ObjectFrozen, ObjectNotFound
+from ts_common.errors import BatchTooLarge, ObjectNotFound
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from tsctl.erase.comparing import Comparison
 from tsctl.erase.erased_copies import (
     Did,
     ErasedCopies,
@@ -29,7 +28,7 @@ from tsctl.erase.erased_copies import (
     lock_of,
     read_erased_copies,
 )
-from tsctl.erase.rewriting import HiddenOnly, first_difference, rewritten
+from tsctl.erase.rewriting import HiddenOnly, rewritten
 from tsctl.gc import objects
 from tsctl.gc.objects import Locked
 from tsctl.gc.retention import LeftOut, Why
@@ -94,6 +93,7 @@ class _Run:
         self._held = held
         self._locked = locked
         self._removing = removing
+        self._comparison = Comparison(store, found, limit)
         self._there = {name.removesuffix(LOG_SUFFIX) for name in found.listed if name.endswith(LOG_SUFFIX)}
         self._by_stem = {copy.segment.name.stem: copy for copy in found.copies}
 
@@ -130,14 +130,13 @@ class _Run:
     def _checked(self, copy: SegmentCopy, staying: Sequence[SegmentCopy], outcome: Outcome) -> Outcome:
         """Remove a copy if those that stay have its records, and none of the list."""
         for each in staying:
+            if (unfit := self._comparison.why_unfit(each)) is not None:
+                did, why = unfit
+                return replace(outcome, did=did, reason=why)
             try:
-                with rewritten(self._store, each, self._found.erased, limit=self._limit) as again:
-                    if again is not None:
-                        why = f"{each.key}: rewrite it; it has records of the list"
-                        return replace(outcome, did=Did.WAITS, reason=why)
-                differing = self._differing(copy, each)
-            except (HiddenOnly, BatchTooLarge, ObjectFrozen) as error:
-                return replace(outcome, did=Did.HIDDEN, reason=f"{each.key}: {error}")
+                differing = self._comparison.differing(copy, each, self._found.live_end(copy))
+            except HiddenOnly as error:
+                return replace(outcome, did=Did.HIDDEN, reason=f"{copy.key}: {error}")
             if differing is not None:
                 why = f"{each.key} has other records from offset {differing} on: compare them with tsctl verify"
                 return replace(outcome, did=Did.HIDDEN, reason=why)
@@ -157,14 +156,6 @@ class _Run:
             return True
         except ObjectNotFound:
             return False
-
-    def _differing(self, copy: SegmentCopy, stays: SegmentCopy) -> int | None:
-        """Return the first live offset where a copy that stays has another row; None also if the copy is damaged."""
-        end = self._found.live_end(copy)
-        try:
-            return first_difference(self._store, copy, stays, end, self._found.erased, limit=self._limit)
-        except CorruptData:
-            return None
 
     def _why_kept(self, copy: SegmentCopy) -> str | None:
         stem = copy.metadata.replaces
@@ -190,12 +181,7 @@ class _Run:
         def look() -> None:
             if (why := self._held()) is not None:
                 raise LeftOut(why, Why.HELD)
-            commit, _ = read_commit(self._store, self._found.keys)
-            if not isinstance(commit, Commit) or commit.lineage != self._found.commit.lineage:
-                raise LeftOut(f"{self._found.keys.commit}: it went back meanwhile", Why.CHANGED)
-            for each in staying:
-                if self._store.head(each.key).etag != each.segment.etag:
-                    raise LeftOut(f"{each.key}: it was written again meanwhile", Why.CHANGED)
+            self._comparison.check_unchanged(staying)
 
         self._removing(done)
         outcomes = [*objects.delete(self._store, self._objects_of(copy), locked=self._locked, look=look)]

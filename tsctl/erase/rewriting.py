@@ -369,6 +369,7 @@ def first_difference(
     end: int,
     erased: ErasedOffsets,
     *,
+    of_one: ObjectStore | None = None,
     limit: BatchLimit = DEFAULT_LIMIT,
 ) -> int | None:
     """Return the first offset that both copies cover, and where their rows differ; None without one.
@@ -377,6 +378,7 @@ def first_difference(
 
     Args:
         end: the offset after the last to compare.
+        of_one: where the first copy is read, if that is an earlier version.
 
     Raises:
         CorruptData: one of them cannot be read.
@@ -384,8 +386,8 @@ def first_difference(
         ObjectNotFound, ObjectFrozen, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
     start, end = max(one.base, other.base), min(one.end, other.end, end)
-    both = (_rows(fetch(store, copy.key), erased, limit, start, end) for copy in (one, other))
-    return _first_difference(*both)
+    both = ((of_one or store, one), (store, other))
+    return _first_difference(*(_rows(fetch(place, copy.key), erased, limit, start, end) for place, copy in both))
 
 
 def _rows(

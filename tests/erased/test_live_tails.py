@@ -1,0 +1,80 @@
+"""Objects of live tails with erased records: all that are stored, of agents that run and of others."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.made_archive import MadeArchive
+from tests.made_tail import MadeTail, live, plain, ship
+from ts_common.archive.erased_offsets import ErasedOffsets
+from tsctl.erase.live_tails import remaining_in_tails
+from tsctl.erase.remains import Surface
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """Return an archive with a closed segment up to offset 100."""
+    found = MadeArchive(tmp_path / "bucket")
+    ship(found)
+    return found
+
+
+def remaining(made: MadeArchive, *runs: tuple[int, int, int], directory: str = "t-0") -> list[str]:
+    """Return what remains of erased offsets, without the common prefix of all tails."""
+    found = [*remaining_in_tails(made.store, made.keys, {directory: ErasedOffsets.of(runs)})]
+    assert {each.surface for each in found} <= {Surface.TAIL}
+    return [each.where.removeprefix(made.keys.tails) for each in found]
+
+
+def names(made: MadeArchive) -> list[str]:
+    return [info.key.removeprefix(made.keys.tails) for info in made.store.list(made.keys.tails)]
+
+
+def test_packs_with_an_erased_offset_remain(made: MadeArchive) -> None:
+    """By the batches of their own: the newest pack leads to all of them. Another partition's list counts not."""
+    tail = MadeTail(made)
+    for start in (100, 110, 120):
+        tail.put(plain(made, (start, start + 10)))
+    third, second, first = names(made)
+    assert remaining(made, (109, 111, 0)) == [second, first]
+    assert remaining(made, (120, 121, 0)) == [third]
+    assert remaining(made, (99, 100, 0), (130, 140, 0)) == []
+    assert remaining(made, (100, 130, 0), directory="u-0") == []
+    assert remaining(made) == []
+
+
+def test_a_batch_of_a_higher_epoch_is_another_record(made: MadeArchive) -> None:
+    """An election put it at an offset that it freed."""
+    tail = MadeTail(made)
+    tail.put(plain(made, (100, 110), epoch=3))
+    assert remaining(made, (105, 106, 2)) == []
+    assert remaining(made, (105, 106, 3)) == names(made)
+
+
+def test_merged_objects_and_those_that_nothing_leads_to_remain(made: MadeArchive) -> None:
+    """The agent deletes former packs twenty minutes after the merge; another broker's log has no agent any more."""
+    tail, removed = MadeTail(made), MadeTail(made, log="7")
+    tail.put(plain(made, (100, 110)))
+    former = tail.newest, made.store.get(tail.newest)[0]
+    removed.put(plain(made, (100, 105)))
+    tail.merge(moves_index=True)
+    (merged,) = (name for name in names(made) if "merged/" in name)
+    (dead,) = (name for name in names(made) if name.startswith("7/"))
+    assert remaining(made, (104, 105, 0)) == [merged, dead]
+    made.store.put(*former)
+    assert remaining(made, (104, 105, 0)) == [merged, former[0].removeprefix(made.keys.tails), dead]
+    made.commit("t", 200, live=live((0, 200)))
+    assert len(remaining(made, (104, 105, 0))) == 3  # until they are deleted
+
+
+@pytest.mark.parametrize("at", [0, 20, -30])
+def test_an_object_that_cannot_be_read_may_have_some(made: MadeArchive, at: int) -> None:
+    """A damaged header or index, and a name that no agent gives; damaged batches change nothing."""
+    tail = MadeTail(made)
+    tail.put(plain(made, (100, 110)))
+    data = bytearray(made.store.get(tail.newest)[0])
+    data[at] ^= 1
+    made.store.put(tail.newest, bytes(data))
+    assert remaining(made, (300, 301, 0)) == ([] if at < 0 else names(made))
+    made.store.put(f"{made.keys.tails}1/note", b"x")
+    assert "1/note" in remaining(made, (300, 301, 0))

@@ -1,0 +1,129 @@
+"""Live packs with erased records: nothing rewrites them, and a request is `hidden` until no object has any.
+
+An agent deletes the objects of its own log of packs: twenty minutes after a merge copied their entries, or after
+segments have these records and commits have passed them. No agent deletes those of a broker that was removed.
+
+All objects below `tail/` are read, and not only those that an index leads to: the others are stored too.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Final
+
+from ts_common.archive.erased_offsets import ErasedOffsets
+from ts_common.archive.object_keys import ClusterKeys, is_tail_object
+from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_pack import HEAD_BYTES, decode_block, decode_head
+from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
+from ts_common.json_objects import MAX_INT64
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore
+from ts_common.store.protection import Protection
+from ts_common.wording import counted
+from tsctl.erase.remains import UNLISTED, Remains, Surface
+
+_READ_AT_ONCE: Final = 16
+_IN_A_ROW: Final = 256
+_DELETED: Final = (
+    "the agent of this log deletes it, once segments have these records; if its broker was removed, delete it "
+    "when no commit names the log (tsctl verify: tail-left)"
+)
+_VERSIONS: Final = (
+    "of its packs: the bucket needs the rule deleted-packs-of-the-live-tail of deploy/bucket/lifecycle.json"
+)
+
+
+def remaining_in_tails(store: ObjectStore, keys: ClusterKeys, erased: Mapping[str, ErasedOffsets]) -> Iterator[Remains]:
+    """Yield the objects of all live tails with a record of a list, in the order of their keys, or damaged ones.
+
+    It is one pass over all logs of packs, with a request for each object.
+
+    Args:
+        erased: the offsets of each partition's list, by the partition's directory.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    if not any(erased.values()):
+        return
+
+    def read(info: ObjectInfo) -> Remains | None:
+        try:
+            name = _own_name(keys, info.key)
+            has_some = any(_has(entry, erased) for entry in _own_entries(store, info.key, name, erased))
+        except ObjectNotFound:  # the agent deleted it meanwhile
+            return None
+        except (CorruptData, NewerFormat, ObjectFrozen) as error:
+            return Remains(Surface.TAIL, info.key, f"what it has is unknown: {error}")
+        return Remains(Surface.TAIL, info.key, _DELETED) if has_some else None
+
+    listed = store.list(keys.tails)
+    with ThreadPoolExecutor(_READ_AT_ONCE, "live-tails") as pool:
+        while some_of_them := list(islice(listed, _IN_A_ROW)):
+            yield from (each for each in pool.map(read, some_of_them) if each is not None)
+
+
+def remaining_tail_versions(
+    store: ObjectStore, keys: ClusterKeys, before: float, *, protection: Protection
+) -> Iterator[Remains]:
+    """Yield each log of packs with versions of deleted objects from before a time, in a bucket with versions.
+
+    Args:
+        before: seconds since the epoch by the store's clock: when the commits had passed all offsets of the request.
+            Later packs have none of them.
+        protection: of the store's bucket. Without versions there, no request is sent.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    if not protection.versioned:
+        return
+    versions = store.versions(keys.tails)
+    if versions is None:
+        yield Remains(Surface.VERSION, keys.tails, UNLISTED)
+        return
+    counts = dict[str, int]()
+    for version in versions:
+        if version.is_latest or version.is_delete_marker or version.info.modified >= before:
+            continue
+        log = keys.tail(version.info.key.removeprefix(keys.tails).partition("/")[0])
+        counts[log] = counts.get(log, 0) + 1
+    for log in counts:
+        yield Remains(Surface.VERSION, log, f"{counted(counts[log], 'earlier version')} {_VERSIONS}")
+
+
+def _own_name(keys: ClusterKeys, key: str) -> str:
+    """Return the name of an object below its log.
+
+    Raises:
+        CorruptData: no agent gives an object this name.
+    """
+    name = key.removeprefix(keys.tails).partition("/")[2]
+    if not is_tail_object(name):
+        raise CorruptData(f"{key}: it is below {keys.tails}, and no agent put it there")
+    return name
+
+
+def _own_entries(
+    store: ObjectStore, key: str, name: str, directories: Mapping[str, ErasedOffsets]
+) -> Iterator[TailEntry]:
+    """Yield the entries of some directories whose batches an object has; raise CorruptData, as its index is damaged."""
+    data, _ = store.get(key, ByteRange(0, HEAD_BYTES))
+    head = decode_head(data, key)
+    wanted = {position: block for each in directories for position, block in head.blocks_of(each)}
+    for position, block in sorted(wanted.items()):
+        for entry in decode_block(data[position : position + block.length], head, block, name, key):
+            if entry.object == name and entry.directory in directories:
+                yield entry
+
+
+def _has(entry: TailEntry, erased: Mapping[str, ErasedOffsets]) -> bool:
+    """Return whether an entry has a record of its partition's list, by the epochs of its batches."""
+    found = erased[entry.directory]
+    if not entry.epochs:
+        return found.meets(entry.start, entry.end)
+    ends = [*(first for _, first in entry.epochs[1:]), MAX_INT64]
+    return any(
+        next(found.in_batch(max(first, entry.start), min(end, entry.end), epoch), None) is not None
+        for (epoch, first), end in zip(entry.epochs, ends, strict=True)
+    )
