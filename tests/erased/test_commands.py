@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.erased.canary import GONE, STAY, Canary, canary, put_erased
-from tests.made_archive import CLUSTER
+from tests.erased.canary import END, GONE, STAY, Canary, canary, put_erased
+from tests.made_archive import CLUSTER, batches
+from tests.tsctl.erase.killing import not_held, not_locked, values
 from tests.tsctl.running import Run, runner
+from ts_common.archive.object_keys import SegmentName
+from tsctl.erase.replacing import replace_copies
+from tsctl.exit_codes import ExitCode
 
 
 @pytest.fixture
@@ -81,6 +85,29 @@ def test_get_refuses_a_segment_with_erased_records(person: Canary, run: Run, tmp
     assert ended.code == 0, ended.err
     written = b"".join(path.read_bytes() for path in (tmp_path / "files").rglob("*.log"))
     assert written == person.archive.store.get(person.keys.prefix + f"{100:020d}.log")[0]
+
+
+def test_get_writes_a_segment_that_an_eraser_put(person: Canary, run: Run, tmp_path: Path) -> None:
+    """It has no record of the list. A later list hides one of it, whatever list its metadata names then."""
+    store, keys, files = person.archive.store, person.keys, tmp_path / "files"
+    person.archive.put_segment("t", END, batches((END, END + 10)))
+    person.archive.commit("t", END + 10, highest_base=END)
+    person.erase()
+    made = [each.made for each in replace_copies(store, keys, held=not_held, locked=not_locked)]
+    ended = run("get", "t", files, *place(person))
+    assert ended.code == 0, ended.err
+    written = [path.read_bytes() for path in sorted(files.rglob("*.log"))]
+    assert {*written} == {store.get(key)[0] for key in (*made, keys.segment(SegmentName(END))) if key}
+    assert not any(person.person in value for log in written for value in values(log))
+    person.erase({*GONE, 5}, number=2)
+    again = run("get", "t", tmp_path / "again", *place(person))
+    assert (again.code, "contains 6 erased offsets, the first is 0" in again.err) == (ExitCode.REFUSED, True)
+    assert made[0] is not None
+    log, info = store.get(made[0])
+    store.put(made[0], log, metadata={**info.metadata, "ts-erased": "2"})
+    again = run("get", "t", tmp_path / "again", *place(person), "--to", "100")
+    assert (again.code, "contains 1 erased record, and" in again.err) == (ExitCode.REFUSED, True)
+    assert [*(tmp_path / "again").iterdir()] == []
 
 
 def test_ls_and_gaps_report_no_loss(person: Canary, run: Run) -> None:

@@ -24,14 +24,16 @@ import typer
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.fetch import CHUNK_BYTES, fetch
-from ts_common.archive.object_keys import LOG_SUFFIX, OFFSET_DIGITS
+from ts_common.archive.object_keys import LOG_SUFFIX, OFFSET_DIGITS, PartitionKeys
 from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.view import open_view
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError
+from ts_common.json_objects import MAX_INT64
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
 from ts_common.option_groups import with_groups
@@ -53,6 +55,7 @@ from tsctl.archive_options import (
     parse_partitions,
 )
 from tsctl.durable_files import sync_directory
+from tsctl.erase.erased_copies import erased_number
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Advance, Output, size, umask
 from tsctl.scan_options import (
@@ -78,6 +81,8 @@ class Fetched:
         view: what readers see.
         ranges: what readers read of it.
         losses: requested offsets that no file contains.
+        erased: the erased offsets of each directory that it has segments of.
+        lists: the number of the list that these are of; 0 without one.
     """
 
     store: ObjectStore
@@ -85,12 +90,18 @@ class Fetched:
     bounds: Bounds
     ranges: tuple[ReadRange, ...]
     losses: tuple[Loss, ...]
+    erased: Mapping[PartitionKeys, ErasedOffsets]
+    lists: Mapping[PartitionKeys, int]
 
     @property
     def copies(self) -> list[SegmentCopy]:
         """The segments, by base offset."""
         copies = {copy.key: copy for part in self.ranges for copy in part.copies}
         return sorted(copies.values(), key=lambda copy: (copy.base, copy.key))
+
+    def erased_in(self, copy: SegmentCopy) -> ErasedOffsets:
+        """Return the erased offsets of its directory that a segment can have, in its dead tail too."""
+        return self.erased[copy.keys].between(copy.base, MAX_INT64 if copy.may_overrun else copy.end)
 
 
 @with_groups
@@ -132,7 +143,11 @@ def get(
                 plan = plan_partition(entry.store, view, query)
                 check_thawed(entry.store, plan.read.ranges, incarnation)
                 losses = tuple(sorted(plan.losses, key=lambda loss: loss.start))
-                wanted.append(Fetched(entry.store, view, plan.bounds, tuple(plan.read.ranges), losses))
+                places = [catalog, *(place.catalog for place in catalog.former)]
+                erased = {each.keys: each.read_erased(entry.store) for each in places}
+                lists = {each.keys: each.erased_number for each in places}
+                ranges = tuple(plan.read.ranges)
+                wanted.append(Fetched(entry.store, view, plan.bounds, ranges, losses, erased, lists))
         _refuse(directory, wanted)
         total = sum(copy.segment.size for one in wanted for copy in one.copies)
         with output.progress("segments", total, in_bytes=True) as advance:
@@ -273,6 +288,8 @@ class _Writer:
             self._damage(f"{copy.key}: at position {scan.corruption[0][0]}: {scan.corruption[0][1]}")
         elif scan.corruption:
             self._found(f"{copy.key} was already damaged on the broker's disk: {scan.corruption[0][1]}")
+        if erased := self._fetched.erased_in(copy):
+            _check_none_erased(copy, log, erased)
 
     def _damage(self, problem: str) -> None:
         if not self._keep_damaged:
@@ -328,19 +345,50 @@ def _refuse(directory: Path, wanted: Sequence[Fetched]) -> None:
 
 
 def _refuse_erased(fetched: Fetched) -> None:
-    """Check that no segment contains erased offsets: files are copies of whole objects.
+    """Check that no segment can have erased records: files are copies of whole objects.
 
     Raises:
-        OperatorError: a segment does.
+        OperatorError: a segment can.
     """
-    view = fetched.view
     for copy in fetched.copies:
-        if erased := view.erased.between(copy.base, copy.end):
-            raise OperatorError(
-                f"{view.partition}: {copy.key} contains {counted(erased.count, 'erased offset')}, the first is "
-                f"{erased.starts[0]}; files would have their records. Read the others with "
-                f"`tsctl cat {view.partition.topic} --partition {view.partition.partition}`, or narrow --from and --to"
+        if (erased := fetched.erased_in(copy)) and not _obeys(fetched, copy):
+            raise _has_erased(
+                copy, f"contains {counted(erased.count, 'erased offset')}, the first is {erased.starts[0]}"
             )
+
+
+def _obeys(fetched: Fetched, copy: SegmentCopy) -> bool:
+    """Return whether the metadata of a segment names the list of its directory, or a greater one."""
+    if copy.packed is not None:
+        return False
+    return erased_number(fetched.store.head(copy.key).metadata) >= fetched.lists[copy.keys]
+
+
+def _check_none_erased(copy: SegmentCopy, log: Path, erased: ErasedOffsets) -> None:
+    """Check that a segment has no erased record. Its metadata names the list: others than an eraser can write that too.
+
+    Raises:
+        OperatorError: it has some, or is too damaged to show that it has none.
+    """
+    from tsctl.erase.rewriting import count_hidden  # noqa: PLC0415  (pyarrow, only for a topic with erased records)
+
+    try:
+        with log.open("rb", buffering=0) as file:
+            count = count_hidden(file, erased, batch_limit())
+    except CorruptData as error:
+        raise _has_erased(copy, f"can contain erased records, because it is damaged ({error})") from error
+    if count:
+        raise _has_erased(
+            copy, f"contains {counted(count, 'erased record')}, and its metadata names a list without them"
+        )
+
+
+def _has_erased(copy: SegmentCopy, what: str) -> OperatorError:
+    topic, number = copy.keys.partition.topic, copy.keys.partition.partition
+    return OperatorError(
+        f"{copy.keys.partition}: {copy.key} {what}; its file would have their records. Read the others with "
+        f"`tsctl cat {topic} --partition {number}`, narrow --from and --to, or wait for `tsctl erase run`"
+    )
 
 
 @contextmanager

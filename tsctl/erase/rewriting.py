@@ -337,12 +337,22 @@ def _check_none_is_hidden(file: FileIO, erased: ErasedOffsets, limit: BatchLimit
         HiddenOnly: it hides some.
         CorruptData, BatchTooLarge: as `_without_erased`.
     """
+    if hidden := count_hidden(file, erased, limit):
+        raise HiddenOnly(f"erased records have other offsets than the headers of their batches: {hidden}")
+
+
+def count_hidden(file: FileIO, erased: ErasedOffsets, limit: BatchLimit = DEFAULT_LIMIT) -> int:
+    """Return the number of records of a segment in a file that a list hides.
+
+    Raises:
+        CorruptData: a batch cannot be decompressed or parsed.
+        BatchTooLarge: a batch exceeds the limit.
+    """
     shown, stored = (
         sum(columns.row_count for columns in SegmentDecoder(_NO_FIELDS, erased=each, limit=limit).decode(_chunks(file)))
         for each in (erased, NOTHING_ERASED)
     )
-    if shown != stored:
-        raise HiddenOnly(f"erased records have other offsets than the headers of their batches: {stored - shown}")
+    return stored - shown
 
 
 def _damaged(what: str) -> None:
