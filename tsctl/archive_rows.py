@@ -112,7 +112,7 @@ def topic_fields(
 
 PARTITION_COLUMNS: Final = (
     *("PARTITION", "LOG START", "NEXT OFFSET", "STABLE", "EPOCH", "SEGMENTS", "SIZE", "RECORDS", "FROM", "TO"),
-    *("HOLES", "LAST COMMIT", "END", "FRESH"),
+    *("HOLES", "ERASED", "LAST COMMIT", "END", "FRESH"),
 )
 
 
@@ -132,6 +132,7 @@ def partition_row(look: PartitionLook) -> tuple[str | int | None, ...]:
         iso(_earliest(view.copies)),
         iso(_latest(view.copies)),
         len(look.holes),
+        view.erased.count,
         iso(commit.time) if commit else None,
         view.end if catalog.commit else None,
         iso(view.fresh),
@@ -163,6 +164,7 @@ def _partition_fields(catalog: PartitionCatalog, look: PartitionLook | None) -> 
         "end": look.view.end,
         "fresh": iso(look.view.fresh),
         "records": _records(look.view.copies),
+        "erased": look.view.erased.count,
         "time_min": iso(_earliest(look.view.copies)),
         "time_max": iso(_latest(look.view.copies)),
         "holes": [{"from": hole.start, "to": hole.end, "recorded": hole.recorded} for hole in look.holes],

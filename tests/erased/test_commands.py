@@ -116,15 +116,43 @@ def test_ls_and_gaps_report_no_loss(person: Canary, run: Run) -> None:
     ended = run("ls", "t", *place(person), "--json")
     assert (ended.code, ended.err) == (0, "")
     assert [each["topic"] for each in ended.document["topics"]] == ["t"]
+    looked = run("ls", "t", *place(person), "-l", "partitions", "--json")
+    assert [each["erased"] for each in looked.document["topics"][0]["partitions"]] == [len(GONE)]
+    header, row = run("ls", "t", *place(person), "-l", "partitions").out.splitlines()
+    assert row[: header.index("ERASED") + len("ERASED")].split()[-1] == str(len(GONE))
     assert person.person.decode() not in ended.out
     assert run("gaps", *place(person)).code == 0
+
+
+def test_verify_names_the_segments_with_erased_records(person: Canary, run: Run) -> None:
+    """Those to rewrite, and those that a rewritten copy replaces; without their bytes there is no such finding."""
+    store, keys = person.archive.store, person.keys
+    person.archive.put_segment("t", END, batches((END, END + 10)))
+    person.archive.commit("t", END + 10, highest_base=END)
+
+    def found() -> list[str]:
+        document = run("verify", "t", *place(person), "--json").document
+        assert document["partitions"][0]["erased"] == (0 if keys.erased + "1.bin" not in listed() else len(GONE))
+        return [each["detail"] for each in document["findings"] if each["code"] == "erased-stored"]
+
+    def listed() -> list[str]:
+        return [info.key for info in store.list(keys.prefix)]
+
+    assert found() == []
+    person.erase()
+    first = keys.segment(SegmentName(0))
+    assert found() == [f"2 segments can have erased records; the first is {first}"]
+    list(replace_copies(store, keys, held=not_held, locked=not_locked))
+    assert found() == [f"2 segments can have erased records; others replace 2 of them; the first is {first}"]
+    store.delete([keys.segment(SegmentName(base)) for base in (0, 100)])
+    assert found() == []
 
 
 def test_verify_reports_a_damaged_list_and_no_good_one(person: Canary, run: Run) -> None:
     """A good list is no foreign object; without a readable one readers show nothing."""
     person.erase()
     before = run("verify", "t", *place(person), "--depth", "full", "--json").document
-    assert {each["code"] for each in before["findings"]} == {"index-missing"}
+    assert {each["code"] for each in before["findings"]} == {"index-missing", "erased-stored"}
     store, key = person.archive.store, person.keys.erased + "1.bin"
     store.put(key, store.get(key)[0][:-1])
     store.put(person.keys.erased + "1.bin.bak", b"")

@@ -28,12 +28,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from ts_common.archive.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.format_version import check_version
 from ts_common.json_objects import MAX_INT32, MAX_INT64, MIN_INT64, decoding, shown, whole_number
 
 MAX_EPOCHS = 16
+ERASED_FIELD: Final = "ts-erased"
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _HEX = re.compile(r"[0-9a-f]{8}")
 
@@ -140,6 +142,12 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
             last_epoch=_epoch(fields["ts-last-epoch"]) if "ts-last-epoch" in fields else None,
             replaces=segment_stem(fields["ts-replaces"]) if "ts-replaces" in fields else None,
         )
+
+
+def erased_number(fields: Mapping[str, str]) -> int:
+    """Return the number of the list that a `.log` obeys, by its metadata; 0 if no eraser put it."""
+    text = fields.get(ERASED_FIELD, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def segment_stem(text: str) -> str:

@@ -180,6 +180,7 @@ def as_fields(found: Verification) -> dict[str, object]:
                 "bytes": coverage.bytes,
                 "holes": [{"from": start, "to": end} for start, end in coverage.holes],
                 "gaps": [{"from": start, "to": end} for start, end in coverage.gaps],
+                "erased": coverage.erased,
                 "tail_end": coverage.tail_end,
                 "tail_time": iso(coverage.tail_time),
             }

@@ -166,6 +166,7 @@ def _topic(topic: str, rows: Sequence[Coverage]) -> Mapping[str, Any]:
                 size(row.bytes),
                 f"{sum(end - start for start, end in row.holes):,}",
                 f"{sum(end - start for start, end in row.gaps):,}",
+                f"{row.erased:,}",
                 iso(row.times[-1][1] if row.times else None) or "",
             )
             for row in rows

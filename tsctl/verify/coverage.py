@@ -42,6 +42,7 @@ class Coverage:
         tail_end: the end of the live tail; None without one.
         tail_time: ms since the epoch, when the leader's agent requested the high watermarks of its newest pack; None
             without one.
+        erased: number of its erased offsets.
     """
 
     where: str
@@ -65,6 +66,7 @@ class Coverage:
     findings: tuple[Finding, ...] = ()
     tail_end: int | None = None
     tail_time: int | None = None
+    erased: int = 0
 
     @property
     def directory(self) -> str:

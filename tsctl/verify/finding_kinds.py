@@ -387,9 +387,16 @@ SHIPPED_CORRUPT = FindingKind(
 REPLACED = FindingKind(
     "replaced",
     _INFORMATION,
-    "A damaged object was repaired: another object names it and has its offsets. Readers no longer read the damaged "
-    "one.",
-    "No action is needed. The damaged object stays until retention removes it.",
+    "A damaged object was repaired, or rewritten without erased records: another object names it and has its offsets. "
+    "Readers no longer read the damaged one.",
+    "No action is needed. The damaged object stays until retention or tsctl erase run removes it.",
+)
+ERASED_STORED = FindingKind(
+    "erased-stored",
+    _INFORMATION,
+    "Segments can have erased records. Readers do not return them, and the bytes are still stored. Not found with "
+    "--depth listing.",
+    "Run tsctl erase run: it rewrites these segments, and removes them after the grace. It names what waits, and why.",
 )
 UNREADABLE = FindingKind(
     "unreadable",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ts_common.archive.catalog import PartitionCatalog, read_snapshot
 from ts_common.archive.erased_list import parse_erased_name
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.metadata_cache import parse_cache_object_name
 from ts_common.archive.object_keys import (
@@ -119,6 +120,7 @@ class PartitionListing:
         log_start_written: when `log.start` was written, seconds since the epoch; None if it is missing.
         committed_at: when `offset.wm` was written, seconds since the epoch; None if it is missing.
         has_seals: whether it contains `seal.json`.
+        erased: its erased offsets.
     """
 
     catalog: PartitionCatalog
@@ -132,6 +134,7 @@ class PartitionListing:
     log_start_written: float | None = None
     committed_at: float | None = None
     has_seals: bool = False
+    erased: ErasedOffsets = NOTHING_ERASED
 
 
 def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
@@ -143,7 +146,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
     """
     notes = _Notes(keys)
     catalog = read_snapshot(store, keys, seen=notes.add)
-    catalog.read_erased(store)  # only to check it
+    erased = catalog.read_erased(store)
     return PartitionListing(
         catalog=catalog,
         modified=notes.modified,
@@ -156,6 +159,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         log_start_written=notes.log_start_written,
         committed_at=notes.committed_at,
         has_seals=notes.has_seals,
+        erased=erased,
     )
 
 

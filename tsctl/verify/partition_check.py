@@ -15,6 +15,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import open_view
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
+from ts_common.json_objects import MAX_INT64
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from tsctl.verify.copy_comparison import Overlap, first_difference, overlaps_of
@@ -24,6 +25,7 @@ from tsctl.verify.finding_kinds import (
     COMMIT_NAMES_MISSING,
     COMMIT_STUCK,
     DEAD_TAIL,
+    ERASED_STORED,
     FOREIGN_OBJECT,
     GAP,
     GAP_RECORD_DAMAGED,
@@ -105,11 +107,13 @@ def check_partition(
         *_twice(store, overlaps, where, replaced, compare=compare),
         *_orphans(listing, where, ages.old),
         *_without_metadata(store, listing, checked, where, replaced),
+        *_erased(listing, checked, where, replaced),
         *(check_sealed_ranges(store, catalog, where, ages.now, ages.old) if listing.has_seals else ()),
         *foreign_objects(where, listing),
     ]
     ranges = [(overlap.start, overlap.end) for overlap in overlaps]
     coverage = coverage_of(where, catalog, view, listing.modified, ranges, found)
+    coverage = replace(coverage, erased=listing.erased.count)
     return coverage if former_start is None else replace(coverage, start=former_start)
 
 
@@ -231,6 +235,25 @@ def _twice(
         if difference is not None:
             offset, detail = difference
             yield Finding(OVERLAP_DIFFERS, where, detail, overlap.first.key, offset, overlap.end)
+
+
+def _erased(
+    listing: PartitionListing, checked: Mapping[StoredSegment, Checked], where: str, replaced: frozenset[str]
+) -> Iterator[Finding]:
+    """Yield one finding for the copies that can have erased records: an eraser rewrites or removes them."""
+    found = [
+        result.copy
+        for segment, result in checked.items()
+        if result.copy is not None
+        and result.obeys is not None
+        and result.obeys < listing.catalog.erased_number
+        and listing.erased.meets(segment.name.base, MAX_INT64 if result.copy.may_overrun else result.copy.end)
+    ]
+    if found:
+        count = sum(copy.segment.name.stem in replaced for copy in found)
+        rewritten = f"; others replace {count:,} of them" if count else ""
+        detail = f"{counted(len(found), 'segment')} can have erased records{rewritten}; the first is {found[0].key}"
+        yield Finding(ERASED_STORED, where, detail, found[0].key, found[0].base, found[0].end)
 
 
 def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Finding]:

@@ -300,7 +300,7 @@ class Verifier:
         ):
             findings.extend(result.findings)
             # An unreadable segment is not a hole.
-            checked[segment] = Checked(result.copy or guess, (), result.foreign)
+            checked[segment] = replace(result, copy=result.copy or guess, findings=())
             if not noted and (result.copy is None or result.copy is guess):
                 assumed.add(segment)
             self._report_progress(0, 1)
