@@ -390,7 +390,7 @@ def full(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int, clock:
     log.read()
     entries = [entry(f"t{number}-0", 0, b"x", number) for number in range(count)]
     log.put(1, entries, [b"x"] * count)
-    small = len(encode_pack(PackHead("1", 1, "n", 1), [each._replace(object="o") for each in entries], ())) // 2
+    small = len(encode_pack(PackHead("1", 1, "n", 1), [each._replace(object="o") for each in entries], ())) * 5 // 8
     monkeypatch.setattr(tail_pack, "INDEX_BYTES", small)
     return log
 
