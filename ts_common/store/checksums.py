@@ -64,6 +64,8 @@ def checksum_argument(
         SegmentChanged, or an error of the reader: as `SizedBody.read`.
     """
     named, argument = {"ChecksumAlgorithm": str(algorithm)}, f"Checksum{algorithm}"
+    if algorithm is ChecksumAlgorithm.CRC32C and crc32c is None and isinstance(body, bytes):
+        crc32c = crc32c_of(body)
     if algorithm is ChecksumAlgorithm.CRC32C and crc32c is not None:
         return {**named, argument: _text(crc32c.to_bytes(4, "big"))}
     checksum, check = _started(algorithm), _Crc(crc32c_of, 4)

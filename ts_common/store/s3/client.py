@@ -112,7 +112,7 @@ def open_clients(
 
     def ration(request: Any, **_: object) -> None:  # an AWSPreparedRequest, whose stubs have no other readers
         # The body is signed before this hook: over http botocore reads all of it for that, and sends nothing then.
-        if request.body:
+        if request.body and not (isinstance(request.body, bytes) and allowance.limit is None):
             request.body = RationedBody(request.body, int(request.headers["Content-Length"]), allowance)
 
     writes.meta.events.register("before-send.s3.PutObject", cast("Callable[..., None]", ration))

@@ -26,7 +26,7 @@ from ts_common.store.http.response_head import HeadLines, WholeResponse
 _LINE: Final = 1 << 16  # bytes of a line and number of lines that the standard library accepts
 _LINES: Final = 100
 _WITHOUT_BODY: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
-_PIECE: Final = 1 << 14
+_PIECE: Final = 1 << 17  # bytes that one timeout limits
 _IN_NO_LINE: Final = re.compile(r"[\0\r\n]").search
 _BLANK: Final = " \t\r\n"
 _END: Final = frozenset({b"\r\n", b"\n", b""})
@@ -122,7 +122,9 @@ class _Lean(HTTPConnection):
         head = "\r\n".join((*lines, "\r\n")).encode("iso-8859-1")
         self._sent = method, url
         if isinstance(body, bytes):
-            self.sock.sendall(head + body)
+            self.sock.sendall(head + body[:_PIECE])
+            for at in range(_PIECE, len(body), _PIECE):
+                self.sock.sendall(memoryview(body)[at : at + _PIECE])
             return
         self.sock.sendall(head)
         while body is not None and (piece := body.read(_PIECE)):

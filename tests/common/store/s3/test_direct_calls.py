@@ -292,7 +292,7 @@ def test_a_put_passes_the_limit_of_the_bandwidth(fake: FakeServer, monkeypatch: 
         return size
 
     monkeypatch.setattr(Allowance, "take", take)
-    clients: Any = open_clients(Connection(), 5, 4, Allowance())
+    clients: Any = open_clients(Connection(), 5, 4, Allowance(1 << 20))
     fake.answers = [ok()]
     clients[1].put_object(Bucket="archive", Key="k", Body=b"content", ContentLength=7)
     assert sum(taken) == 7
