@@ -27,7 +27,6 @@ import os
 import re
 import resource
 import threading
-from collections import deque
 from contextlib import suppress
 from typing import Final
 
@@ -49,6 +48,7 @@ _CACHED: Final = 2  # before the agent read it
 _RUN_OF_OURS: Final = re.compile(b"\1+")
 _UNTOLD: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
+_BYTE: Final = bytearray(1)  # that queries read into; none uses it
 _told = threading.Event()  # set once the process has logged that a file system cannot report cached pages
 
 
@@ -67,10 +67,9 @@ class PulledPages:
         self._descriptor = descriptor
         self._pages = -(-size // PAGE_BYTES)
         self._known = bytearray()  # empty while nothing is known
-        self._byte = bytearray(1)
         self._tells = True
         self._blocks = 0  # that the thread has read from disks
-        self._requests: deque[tuple[int, int]] = deque(maxlen=_UNDER_WAY)  # pages, both ends included
+        self._requests: tuple[tuple[int, int], ...] = ()  # the last ones: pages, both ends included
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     def expect(self, start: int, end: int) -> None:
@@ -105,7 +104,7 @@ class PulledPages:
             page, missing = following, missing_next
         for begin, behind in wanted:
             self._advise(begin, behind + 1, os.POSIX_FADV_WILLNEED)
-        self._requests.append((first, last))
+        self._requests = (*self._requests, (first, last))[-_UNDER_WAY:]
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes, at most `SMALL_BYTES`; fewer only at the end of the file."""
@@ -135,7 +134,7 @@ class PulledPages:
             for run in _RUN_OF_OURS.finditer(self._known, begin, last + 1):
                 with suppress(OSError):  # a disk that cannot read the pages adds none
                     os.pread(self._descriptor, (run.end() - run.start()) * PAGE_BYTES, run.start() * PAGE_BYTES)
-        self._requests.clear()
+        self._requests = ()
         for run in _RUN_OF_OURS.finditer(self._known):
             self._advise(run.start(), run.end(), os.POSIX_FADV_DONTNEED)
         self._known = bytearray()
@@ -152,7 +151,7 @@ class PulledPages:
         """Return whether a page was missing at its first query; then it is the agent's from now on."""
         if not self._known[page] and self._tells:
             try:
-                os.preadv(self._descriptor, [self._byte], page * PAGE_BYTES, os.RWF_NOWAIT)
+                os.preadv(self._descriptor, [_BYTE], page * PAGE_BYTES, os.RWF_NOWAIT)
                 missing = False
             except BlockingIOError:
                 missing = True

@@ -25,7 +25,7 @@ _DELETED = ".deleted"
 _AHEAD_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a live tail opens hundreds a second, and a frozen one needs three times as long
 class OpenLog:
     """A `.log` file held open, so that it survives renames and unlinks.
 

@@ -22,7 +22,6 @@ from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
     NO_PRODUCER,
-    NO_TIMESTAMP,
     BatchHeader,
     parse_header,
 )
@@ -91,36 +90,31 @@ class _Reading:
 
     Attributes:
         place: where it ended.
-        size: bytes of the batches.
+        size: of the batches, in bytes.
     """
 
     def __init__(self, place: _Place) -> None:
         self.place = place
         self.size = 0
+        self._headers: list[BatchHeader] = []
         self._data: list[bytes] = []
-        self._epochs: list[tuple[int, int]] = []
         self._aborted: list[Aborted] | None = []
-        self._records = 0
-        self._time_max = NO_TIMESTAMP
         self._open = dict(place.open)
         self._window, self._begin, self._end = b"", 0, 0  # the batches that are not in `_data` yet
 
-    def take(self, header: BatchHeader, window: bytes, at: int) -> None:
+    def take(self, header: BatchHeader, size: int, window: bytes, at: int) -> None:
         """Add the next batch, which is at a position of a window."""
-        if not self._epochs or self._epochs[-1][0] != header.leader_epoch:
-            self._epochs.append((header.leader_epoch, header.base_offset))
-        self._records += header.record_count or 0
-        self._time_max = max(self._time_max, header.max_timestamp)
+        self._headers.append(header)
         if header.is_transactional:
-            self._take_transaction(header, window, at)
+            self._take_transaction(header, window[at : at + size])
         if window is not self._window:
             self._keep()
             self._window, self._begin = window, at
-        self._end = at + header.size_in_bytes
-        self.size += header.size_in_bytes
+        self._end = at + size
+        self.size += size
 
-    def _take_transaction(self, header: BatchHeader, window: bytes, at: int) -> None:
-        for producer, kind, offset in _transactions(header, window[at : at + header.size_in_bytes]):
+    def _take_transaction(self, header: BatchHeader, data: bytes) -> None:
+        for producer, kind, offset in _transactions(header, data):
             first = self._open.pop(producer, None)
             if kind == ABORT and first is None:
                 self._aborted = None  # it had no record here, or the log cleaner removed its records
@@ -134,23 +128,28 @@ class _Reading:
 
     def finished(self, start: int) -> Piece | None:
         """Return the piece; None without a batch."""
-        if not self.size:
+        if not self._headers:
             return None
         self._keep()
         end, crc, aborted = self.place.end, 0, self._aborted
         for data in self._data:
             crc = crc32c(data, crc)
+        epochs: list[tuple[int, int]] = []
+        for header in self._headers:
+            if not epochs or epochs[-1][0] != header.leader_epoch:
+                epochs.append((header.leader_epoch, header.base_offset))
+        time_max = max([header.max_timestamp for header in self._headers])
         return Piece(
             start,
             end,
             tuple(self._data),
             self.size,
             crc,
-            tuple(self._epochs),
-            min(self._open.values(), default=end),
+            tuple(epochs),
+            min(self._open.values()) if self._open else end,
             None if aborted is None or len(aborted) > MOST_ABORTED else tuple(aborted),
-            self._records,
-            None if self._time_max == NO_TIMESTAMP else self._time_max,
+            sum([header.record_count or 0 for header in self._headers]),
+            None if time_max < 0 else time_max,
             _Place(end, self.place.base, self.place.position, self._open),
         )
 
@@ -250,13 +249,12 @@ class LiveLog:
         place = reading.place
         end, position, is_whole = place.end, place.position, True
         with open_log(self._directory, place.base) as log:
-            for header, window, at in _batches(log, place.position):
-                size = header.size_in_bytes
+            for header, size, window, at in _batches(log, place.position):
                 if header.last_offset >= high_watermark or (reading.size and reading.size + size > most):
                     is_whole = False
                     break
-                self._check(header, window, at, end, place.base)
-                reading.take(header, window, at)
+                self._check(header, memoryview(window)[at + ATTRIBUTES_POSITION : at + size], end, place.base)
+                reading.take(header, size, window, at)
                 end, position = header.last_offset + 1, position + size
         reading.place = _Place(end, place.base, position, place.open)
         # Only where more is acknowledged another file is looked for.
@@ -265,8 +263,13 @@ class LiveLog:
         reading.place = place._replace(base=end, end=end, position=0)
         return True
 
-    def _check(self, header: BatchHeader, window: bytes, at: int, end: int, base: int) -> None:
-        """Check that a batch, which is at a position of a window, continues the log, as this leader has it.
+    def _check(self, header: BatchHeader, checked: memoryview, end: int, base: int) -> None:
+        """Check that a batch continues the log, as this leader has it.
+
+        Args:
+            checked: the bytes that its CRC is of.
+            end: of the batch before.
+            base: of the file.
 
         Raises:
             CorruptData: it does not.
@@ -280,7 +283,7 @@ class LiveLog:
             what = f"it begins below {end}"
         elif header.base_offset > end and base != self._bases()[-1]:
             what = f"it begins above {end}, in a file that is not the newest"
-        elif crc32c(memoryview(window)[at + ATTRIBUTES_POSITION : at + header.size_in_bytes]) != header.crc:
+        elif crc32c(checked) != header.crc:
             what = "wrong CRC"
         if what is not None:
             raise CorruptData(f"{self._file(base)}: batch of base offset {header.base_offset}: {what}")
@@ -324,8 +327,8 @@ class LiveLog:
         return self._directory / f"{base:020d}{_LOG}"
 
 
-def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
-    """Yield the whole batches of a file from a position on: header, a window of the file, and the position in it."""
+def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, int, bytes, int]]:
+    """Yield the whole batches of a file from a position on: header, size, a window of the file, the position in it."""
     if position > log.size:
         raise SegmentChanged(f"{log.path}: shorter than it was")
     # A round finds a few batches in most logs, so the first window is small.
@@ -342,7 +345,7 @@ def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, bytes, 
             window, begin, at = log.read_at(position, min(max(size, _WINDOW_BYTES), log.size - position)), position, 0
             if size > len(window):
                 raise SegmentChanged(f"{log.path}: shorter than it was")
-        yield header, window, at
+        yield header, size, window, at
         position += size
 
 
