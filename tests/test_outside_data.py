@@ -18,10 +18,12 @@ SHELLS = {"subprocess", "pty", "commands"}
 OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 # The one parser of JSON from programs; and one for operators' input: Spark's options.
 # Values of records are parsed by orjson first; then some once more, with all digits of their numbers.
+# The SDK's descriptions are files of its package, and of the user's directory for more of them.
 # `tsctl sql` parses what DuckDB serialised. The verifier of a folder is a program of its own: `tsctl` only copies it.
 PARSES_JSON = {
     "tsctl/seal/folder_verifier.py",
     "ts_common/json_objects.py",
+    "ts_common/store/s3/descriptions.py",
     "ts_reader/options/value_types.py",
     "ts_reader/schemas/json_values.py",
     "tsctl/sql/row_filter.py",

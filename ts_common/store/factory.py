@@ -6,7 +6,7 @@
     webhdfs://namenode:9870/directory, swebhdfs://namenode:9871/directory      HDFS (experimental); the latter with TLS
     file:///directory
 
-Only `s3://` loads boto3, and each of the others loads only what it requires.
+Only `s3://` loads botocore, and each of the others loads only what it requires.
 """
 
 import os
@@ -122,7 +122,7 @@ def _open(
 ) -> ObjectStore:
     match location.scheme:
         case Scheme.S3:
-            from ts_common.store.s3.driver import S3Store  # noqa: PLC0415 - boto3 costs half a second and 40 MB
+            from ts_common.store.s3.driver import S3Store  # noqa: PLC0415 - botocore costs 0.2 s and 30 MB
 
             return S3Store(
                 location.bucket,

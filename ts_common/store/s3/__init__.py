@@ -1,1 +1,1 @@
-"""The driver for S3; the only package that imports boto3."""
+"""The driver for S3; the only package that imports botocore."""

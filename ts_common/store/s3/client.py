@@ -20,22 +20,19 @@ the client's certificate and `tls.verify` apply to S3 only.
 import logging
 import os
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import boto3
-import boto3.session
 import botocore
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, MetadataRetrievalError, ReadTimeoutError
-from botocore.loaders import Loader, create_loader
 
 from ts_common.errors import ConfigurationError
 from ts_common.store.options import AddressingStyle, Connection, option_key
 from ts_common.store.retry import READ_ATTEMPTS
 from ts_common.store.s3.bounded_session import bound
+from ts_common.store.s3.descriptions import descriptions
 from ts_common.store.s3.direct_calls import DirectCalls
 from ts_common.store.s3.error_translation import SDK_UNFORESEEN
 from ts_common.store.s3.listing_parser import read_quickly
@@ -69,15 +66,12 @@ def open_clients(
         ConfigurationError: a file that `connection` names does not exist.
     """
     _check_files(connection)
-    parts = acting_session(connection)
-    session = boto3.session.Session(botocore_session=parts)
-    paths = parts.get_component("data_loader").search_paths
-    paths[:] = dict.fromkeys(paths)  # boto3 adds its own path for each session
+    session = acting_session(connection)
     certificate: Any = connection.client_certificate
     if connection.client_key is not None:
         certificate = (connection.client_certificate, connection.client_key)
     service: Any = {
-        "region_name": session.region_name,  # None means us-east-1 for S3
+        "region_name": session.get_config_variable("region"),  # None means us-east-1 for S3
         "endpoint_url": connection.endpoint_url,
         "verify": None if connection.tls_verify else False,
     }
@@ -93,22 +87,19 @@ def open_clients(
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         # Otherwise botocore computes both again for each request: a sixth of the cost of a small one.
-        user_agent=f"ts-uploader Boto3/{boto3.__version__} Botocore/{botocore.__version__}",
+        user_agent=f"ts-uploader Botocore/{botocore.__version__}",
         parameter_validation=False,
     )
-    reads: S3Client = session.client(
-        "s3",
-        **service,
-        config=common.merge(Config(retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS})),
-    )
-    read_quickly(parts, reads)
+    repeated = Config(retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS})
+    reads: Any = session.create_client("s3", **service, config=common.merge(repeated))
+    read_quickly(session, reads)
     # The stubs have no return value for a hook.
     reads.meta.events.register_first("needs-retry.s3", cast("Callable[..., None]", _not_after_timeout))
-    options: Any = dict(reads.meta.config.s3 or {})  # type: ignore[attr-defined]
+    options: Any = dict(reads.meta.config.s3 or {})
     if reads.meta.endpoint_url.startswith("https:"):
         options.setdefault("payload_signing_enabled", False)
     once = Config(retries={"mode": "standard", "total_max_attempts": 1}, s3=options)
-    writes = session.client("s3", **service, config=common.merge(once))
+    writes = session.create_client("s3", **service, config=common.merge(once))
 
     def ration(request: Any, **_: object) -> None:  # an AWSPreparedRequest, whose stubs have no other readers
         # The body is signed before this hook: over http botocore reads all of it for that, and sends nothing then.
@@ -135,7 +126,7 @@ def acting_session(connection: Connection) -> botocore.session.Session:
 def _session(connection: Connection) -> botocore.session.Session:
     """Return a session of the SDK; its STS client has the same settings."""
     session = botocore.session.Session(profile=connection.profile)
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    session.register_component("data_loader", descriptions(session.get_config_variable("data_path")))
     # Unlike the other SDKs, the one for Python does not read AWS_REGION.
     region = connection.region or session.get_config_variable("region") or os.environ.get("AWS_REGION")
     for name, value in (("region", region), ("ca_bundle", connection.ca_bundle)):
@@ -147,12 +138,6 @@ def _session(connection: Connection) -> botocore.session.Session:
         proxies = {"http": connection.proxy, "https": connection.proxy}
         session.set_default_client_config(Config(proxies=proxies))
     return session
-
-
-@cache
-def _loader(data_path: str | None) -> Loader:
-    """Return the SDK's descriptions of its services: 10 MB, the same for every session."""
-    return create_loader(data_path)
 
 
 def _find_credentials(session: botocore.session.Session) -> None:
