@@ -3,18 +3,25 @@
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from ts_common.model import TopicPartition
-from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.execution.scheduler import Progress
 from ts_reader.find.rules import Found
 from ts_reader.planned_query import ArrowRows, Estimate, PlannedQuery
 from ts_reader.query.query import Query
 from ts_reader.query.splits import Split
 from ts_reader.query.totals import Detail, Totals
-from ts_reader.steps import MAX_OFFSETS, POLL_SECONDS, PositionArgument, Step, follow
+
+if TYPE_CHECKING:
+    from ts_reader.dataset import Observer, ScanDataset
+    from ts_reader.steps import PositionArgument, Step
+
+POLL_SECONDS: Final = 5.0
+# About a gigabyte of ordinary records. A smaller step is planned as often as it is read.
+MAX_OFFSETS: Final = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +164,11 @@ class Scan(ArrowRows):
     def follow(
         self,
         *,
-        position: PositionArgument = None,
+        position: "PositionArgument" = None,
         poll_seconds: float = POLL_SECONDS,
         max_offsets: int | None = MAX_OFFSETS,
         stop: threading.Event | None = None,
-    ) -> Generator[Step, None, None]:
+    ) -> "Generator[Step, None, None]":
         """Yield the rows in steps, and continue as commits move.
 
         A step is an Arrow stream of its rows, with the position after it. Each row of a partition is in one step. If a
@@ -186,13 +193,17 @@ class Scan(ArrowRows):
             DataLoss: offsets are lost, and the scan fails on data loss.
             Others: as `estimate`, from the generator.
         """
+        from ts_reader.steps import follow  # noqa: PLC0415  (what plans streams)
+
         return follow(self._planned, position=position, poll_seconds=poll_seconds, max_offsets=max_offsets, stop=stop)
 
-    def dataset(self, observer: Observer | None = None, *, yields_rows: bool = True) -> ScanDataset:
+    def dataset(self, observer: "Observer | None" = None, *, yields_rows: bool = True) -> "ScanDataset":
         """Return the scan as a `pyarrow.dataset.Dataset`; DuckDB and polars pass columns and filters to it.
 
         Args:
             observer: receives what an engine reads, and the error that ended a read.
             yields_rows: False to plan only: no row is yielded.
         """
+        from ts_reader.dataset import ScanDataset  # noqa: PLC0415  (pyarrow.dataset, only for engines)
+
         return ScanDataset(self._planned, observer, yields_rows=yields_rows)

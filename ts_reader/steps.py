@@ -22,9 +22,6 @@ from ts_reader.options.value_types import whole
 from ts_reader.planned_query import ArrowRows, PlannedQuery
 from ts_reader.query.query import Edge, Timestamp, Timestamps
 
-POLL_SECONDS: Final = 5.0
-# About a gigabyte of ordinary records. A smaller step is planned as often as it is read.
-MAX_OFFSETS: Final = 5_000_000
 LATEST: Final = "latest"
 _SOURCE: Final = "arguments of follow"
 _NOTHING: Final = StepPlan((), 0, 0, 0)

@@ -182,14 +182,18 @@ def test_a_command_loads_only_what_it_needs(hand_made: Archive, named: tuple[str
     hand_made.commit("t", 10)
     lines = ("ls", "-l", "segments", *named), ("gaps", *named), ("verify", *named), ("status", "--help")
     *looking, asking, querying = _loaded(*lines, ("sql", *named, "select 1"))
+    (finding,) = _loaded(("find", "--topic", "t", "--key", "k", *named))
     undrawn = {"rich.console", "rich.progress", "pygments", "pandas", "jinja2", "plotly"}
-    unasked = {"confluent_kafka", "prometheus_client", "boto3"}
+    unasked = {"confluent_kafka", "prometheus_client", "botocore"}
     undecoded = {"numpy", "pyarrow", "llvmlite", "numba", "duckdb", "fastavro", "orjson"}
     for loaded in (*looking, asking):
         assert (undrawn | unasked | undecoded).isdisjoint(loaded)
         assert ("urllib3" in loaded) == (loaded is asking)
     assert {"duckdb", "pyarrow"} <= querying
     assert (undrawn | unasked | {"pyarrow.parquet", "numba"}).isdisjoint(querying)
+    unfound = {"pydantic", "ruamel.yaml", "pyarrow.dataset", "multiprocessing", "ts_reader.following.follower"}
+    assert "pyarrow.parquet" in finding
+    assert (undrawn | unasked | unfound | {"numba"}).isdisjoint(finding)
 
 
 @pytest.mark.full

@@ -11,7 +11,6 @@ from ts_common.model import TopicPartition
 from ts_common.store.shared_stores import shared_store
 from ts_reader.decode.memory import RecycledMemory
 from ts_reader.execution.decoded_columns import Columns
-from ts_reader.execution.process_pool import read_in_worker
 from ts_reader.execution.scheduler import Progress, run_splits
 from ts_reader.query.splits import Split, bytes_of
 
@@ -52,6 +51,8 @@ def run(
     is_remote = any(not split.location.startswith(_DIRECTORY) for split in splits)
     threads = min(_THREADS, len(splits), memory_limit // _WORKER_BYTES) if is_remote else 1
     if is_large:
+        from ts_reader.execution.process_pool import read_in_worker  # noqa: PLC0415  (what starts workers)
+
         there = columns.sent if columns.travels else columns.raw.sent
         here = columns if columns.travels else columns.raw
 

@@ -22,8 +22,7 @@ from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.view import open_view
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
-from ts_common.store.options import StorageOptions
+from ts_common.store.shared_stores import shared_store
 from ts_reader.find.rules import Found, Window, together
 from ts_reader.query.bounds import Loss, check_losses, check_named_partitions, loss_of
 from ts_reader.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_all_ends
@@ -72,10 +71,7 @@ def plan_everywhere(query: Query, filters: QueryFilters = EVERYTHING) -> QueryPl
     Raises:
         TieredStorageError: as `plan_query`, of the first location that fails.
     """
-    plans = []
-    for part in by_location(query):
-        with open_store(part.location, StorageOptions(part.connection)) as store:
-            plans.append(plan_query(store, part, filters))
+    plans = [plan_query(shared_store(part.location, part.connection), part, filters) for part in by_location(query)]
     return QueryPlan(
         splits=tuple(split for plan in plans for split in plan.splits),
         warnings=tuple(warning for plan in plans for warning in plan.warnings),

@@ -24,7 +24,6 @@ from tsctl.archive_options import (
     open_archive,
     parse_partitions,
 )
-from tsctl.cost.prices import read_prices
 from tsctl.exit_codes import ExitCode
 from tsctl.key_files import keys_of, read_lines
 from tsctl.output import Output
@@ -202,6 +201,7 @@ class _Heard:
 
 def _print_cost(scan: "Scan", archive: "Archive", topic: str, prices: Path | None, output: Output) -> None:
     """Write what a scan reads, and what that costs."""
+    from tsctl.cost.prices import read_prices  # noqa: PLC0415  (pydantic, only for this option)
     from tsctl.find.read_cost import COLUMNS, amount_of, fields, rows  # noqa: PLC0415  (the reader, as above)
 
     is_s3 = all(parse_location(each).scheme is Scheme.S3 for each in archive.locations)
