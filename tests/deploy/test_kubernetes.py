@@ -20,6 +20,7 @@ from ts_endpoint.serving.endpoint import GRACE_SECONDS
 from ts_uploader.cli import app as agent_cli
 from ts_uploader.environment import ServerPropertiesEnvironment
 from tsctl.cli import commands as tsctl_commands
+from tsctl.commands.erase import erase as erase_commands
 from tsctl.commands.gc import gc as gc_commands
 from tsctl.gc.policy import read_policy
 from tsctl.verify.segment_check import Depth
@@ -41,6 +42,8 @@ POD: Manifest = BROKER["StatefulSet", "kafka"]["spec"]["template"]["spec"]
 JOB: Manifest = VERIFY["CronJob", "tsctl-verify"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 GC = manifests("gc.yaml")
 GC_JOB: Manifest = GC["CronJob", "tsctl-gc"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+ERASE = manifests("erase.yaml")
+ERASE_JOB: Manifest = ERASE["CronJob", "tsctl-erase"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
 SET: Manifest = READS["StatefulSet", "ts-endpoint"]["spec"]
@@ -53,7 +56,7 @@ def container(pod: Manifest, name: str) -> Manifest:
 
 
 AGENT, TSCTL, COLLECTOR = container(POD, "ts-uploader"), container(JOB, "tsctl"), container(GC_JOB, "tsctl")
-ENDPOINT = container(SERVERS, "ts-endpoint")
+ENDPOINT, ERASER = container(SERVERS, "ts-endpoint"), container(ERASE_JOB, "tsctl")
 
 
 def parsed(application: typer.Typer, name: str, arguments: list[str]) -> dict[str, Any]:
@@ -119,7 +122,7 @@ def test_the_agent_writes_no_file_of_others_and_has_no_rights() -> None:
         "ts-uploader-tmp": None,
     }
     assert {"name": "ts-uploader-tmp", "emptyDir": {}} in POD["volumes"]
-    for pod, each in ((POD, AGENT), (JOB, TSCTL), (GC_JOB, COLLECTOR), (SERVERS, ENDPOINT)):
+    for pod, each in ((POD, AGENT), (JOB, TSCTL), (GC_JOB, COLLECTOR), (ERASE_JOB, ERASER), (SERVERS, ENDPOINT)):
         rights = {**pod["securityContext"], **each["securityContext"]}
         assert (rights["runAsNonRoot"], rights["readOnlyRootFilesystem"]) == (True, True)
         assert rights["capabilities"] == {"drop": ["ALL"]}
@@ -178,6 +181,21 @@ def test_retention_has_an_identity_of_its_own_and_one_run_at_a_time(tmp_path: Pa
     assert read_policy(written({policy: text}, tmp_path / "policy") / policy).fuse is not None
     assert options["every"] is None  # the job starts each run
     assert not options["dry_run"]
+
+
+def test_erasures_have_an_identity_of_their_own_and_room_for_segments() -> None:
+    """The root is read-only, so the temporary files of a run need a volume."""
+    accounts = {pod["serviceAccountName"] for pod in (POD, JOB, SERVERS, GC_JOB)}
+    assert ERASE_JOB["serviceAccountName"] not in accounts
+    spec = ERASE["CronJob", "tsctl-erase"]["spec"]
+    assert (spec["concurrencyPolicy"], spec["jobTemplate"]["spec"]["backoffLimit"]) == ("Forbid", 0)
+    group: Any = typer.main.get_command(erase_commands)
+    name, *arguments = ERASER["args"][1:]
+    options = dict(group.commands[name].make_context(name, arguments).params)
+    (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
+    assert str(options["config"]) == f"{mounts(ERASER)['ts-uploader']['mountPath']}/{file}"
+    assert (options["every"], options["dry_run"]) == (None, False)
+    assert mounts(ERASER)["segments"]["mountPath"] == "/tmp"
 
 
 def test_each_pod_of_the_endpoint_is_one_of_its_peers(tmp_path: Path) -> None:

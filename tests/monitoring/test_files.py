@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ts_tables.run_metrics import families as families_of_tables
 from ts_uploader.metrics.metrics_page import families
 from ts_uploader.tracking.blocked import WaitReason
 from tsctl.drill.metrics import GAUGES as DRILL_GAUGES
+from tsctl.erase.metrics import GAUGES as ERASE_GAUGES
 from tsctl.gc.metrics import GAUGES as GC_GAUGES
 
 RUNBOOK = CHECKOUT / "docs" / "runbook.md"
@@ -34,8 +36,9 @@ def promtool(*arguments: str) -> str:
 
 
 def sample_names() -> set[str]:
-    """Return the names of all samples that an agent, its process, and runs of tables and of retention have."""
-    every = (*families(), *families_of_tables(), *GC_GAUGES.families(), *DRILL_GAUGES.families())
+    """Return the names of all samples that an agent, its process, and runs of tables and of commands have."""
+    of_commands = (gauges.families() for gauges in (GC_GAUGES, DRILL_GAUGES, ERASE_GAUGES))
+    every = (*families(), *families_of_tables(), *chain.from_iterable(of_commands))
     own = {family.name + suffix for family in every for suffix in SAMPLES[family.type]}
     return own | {"process_start_time_seconds"}
 
@@ -77,7 +80,9 @@ def test_each_alert_names_its_section_of_the_runbook() -> None:
 )
 def test_each_metric_that_is_named_exists(path: Path) -> None:
     """A rule about a metric that nothing exposes never fires."""
-    named = set(re.findall(r"\b(?:ts_uploader|ts_tables|ts_gc|ts_drill|process)_[a-z_]+[a-z]\b", path.read_text()))
+    named = set(
+        re.findall(r"\b(?:ts_(?:uploader|tables|gc|drill|erase)|process)_[a-z_]+[a-z]\b", path.read_text())
+    )
     assert named
     prefixes = {"ts_uploader_partition"}  # written with a star
     assert named - sample_names() - prefixes == {"ts_uploader"} & named

@@ -80,7 +80,7 @@ def run(
                         archive, waits, output.warn, topic=topic, writes=not dry_run, begun=results.append
                     ):
                         _print(found, output, is_dry=dry_run)
-                code = ExitCode.FOUND if any(each.is_finding for each in results) else ExitCode.FINE
+                code = ExitCode.FOUND if any(each.is_finding or each.late for each in results) else ExitCode.FINE
             except TieredStorageError as error:
                 if seconds is None:
                     raise

@@ -172,9 +172,15 @@ class Found:
         return [each for each in self.requests if each.progress.is_late(self.now)]
 
     @property
+    def due(self) -> list[int]:
+        """The due dates of requests that are not erased, milliseconds since the epoch."""
+        waiting = (each.progress for each in self.requests if each.progress.state is not ErasureState.ERASED)
+        return [each.request.due for each in waiting]
+
+    @property
     def is_finding(self) -> bool:
-        """Whether a person must act."""
-        return any(each.is_finding for each in self.partitions) or bool(self.late)
+        """Whether a person must act on a partition."""
+        return any(each.is_finding for each in self.partitions)
 
     def of_state(self, state: ErasureState) -> int:
         """Return the number of requests in a state."""
