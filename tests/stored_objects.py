@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ts_common.archive.commit import decode_commit, decode_log_start
+from ts_common.archive.erasures import Erasure, ErasureRun
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.group_offsets import StoredGroup
 from ts_common.archive.high_watermarks import Ends
@@ -119,6 +120,15 @@ OBJECTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "groups": (
         '{"version":1,"group":"g","time":1,"partitions":{"t-0":[5,3,5,"é"]}}\n'.encode(),
         lambda data: StoredGroup.decode(data, KEY, group="g"),
+    ),
+    "erasure": (
+        b'{"version":1,"topic":"t","time":1,"by":"a","reference":"case 17","due":2,"unread":0,'
+        b'"partitions":[["t-0",1000,900,4,181]]}\n',
+        lambda data: Erasure.decode(data, KEY, name="case-17"),
+    ),
+    "erasure run": (
+        b'{"version":1,"time":3,"by":"a","unread":1,"partitions":[["t-0",1000,1200,4,181]]}\n',
+        lambda data: ErasureRun.decode(data, KEY, name="case-17"),
     ),
     "restored": (_RESTORED, lambda data: Restored.decode(data, KEY)),
     "signed seal": (_SIGNED_SEAL, lambda data: Seal.decode(data, KEY)),

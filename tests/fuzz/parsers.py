@@ -22,6 +22,8 @@ from tests.fuzz.mutate import NUMERALS, TEXTS, json_text, mutate_bytes
 from tests.fuzz.target import Mismatch, Target
 from tests.stored_objects import FIRST_LINE, OBJECTS
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
+from ts_common.archive.erased_list import ErasedList, decode_erased_list, encode_erased_list
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
@@ -71,6 +73,8 @@ _METADATA = {
 _ENTRY = TailEntry("t-0", 5, 100, 110, "", 0, 61, 7, ((4, 100), (5, 105)), 109, (Aborted(9, 90, 108),), 10, 2)
 _PACK = encode_pack(PackHead("1", 7, "n", 1), [_ENTRY, _ENTRY._replace(start=105, aborted=None)], [])
 _HEAD = decode_head(_PACK, "k")
+_LIST = ErasedList(4, 1, ErasedOffsets.of([(0, 1, -1), (5, 300, 2), (300, 301, 7), (1 << 40, (1 << 40) + 3, 2)]))
+_CRC = 4
 _JSON: Mapping[str, Any] = {
     **{name: json.loads(text) for name, (text, _) in OBJECTS.items()},
     "cache object": {"of": "t-0", "segments": [_ROW]},
@@ -87,6 +91,7 @@ _PLAIN: Mapping[str, bytes] = {
     "names": b"00000000000000000005.e1.0000000a.log\n5-7.json\nt-0\nhttp://u:p@h/",
     "printable": "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e".encode(),
     "indexes": bytes(range(48)) * 3,
+    "erased list": encode_erased_list(KEYS, _LIST)[:-_CRC],
     "index block": zlib.decompress(_PACK[_HEAD.start :]),
     "snapshot": b"\0\1" + crc32c(b"\0\0\0\0").to_bytes(4, "big") + b"\0\0\0\0",
     "offset-checkpoint": b"0\n2\nt 0 5\nt 1 7\n",
@@ -189,6 +194,13 @@ def _index_block(data: bytes) -> None:
     _sane(decode_block(body, _HEAD, block, "packs/x", "k"))
 
 
+def _erased_list(data: bytes) -> None:
+    """With the right checksum at its end."""
+    found = decode_erased_list(data + crc32c(data).to_bytes(_CRC, "little"), KEYS, _LIST.number)
+    _sane([found.number, found.time, list(found.offsets)])
+    _same(decode_erased_list(encode_erased_list(KEYS, found), KEYS, _LIST.number), found)
+
+
 def _metadata(data: bytes) -> None:
     pairs = (line.partition("=") for line in data.decode("latin-1").split("\n"))
     found = decode_metadata({name: value for name, _, value in pairs}, "k")
@@ -255,6 +267,7 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "log-start of retention": _log_start,
     "cache object": _cache_object,
     "pack": _pack,
+    "erased list": _erased_list,
     "index block": _index_block,
     "metadata": _metadata,
     "names": _names,
