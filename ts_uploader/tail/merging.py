@@ -7,16 +7,19 @@ are. Those that no reader needs any more are left out (`ts_uploader.tail.needed`
 Merged objects are merged again with those whose entries are about as long, if that leaves few entries: so each byte is
 copied a few times only. The entries alone decide that. No state is kept, and a restart changes nothing.
 
-Small entries are read object after object, and written to their place in a file without a name: the object of a merge
-is larger than the agent's memory may be.
+Small entries are read object after object into a file without a name, and put from there in the order of partitions:
+the object of a merge is larger than the agent's memory may be.
 """
 
 import os
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import attrgetter
 from typing import Final
 
@@ -24,7 +27,7 @@ from awscrt.checksums import combine_crc32c, crc32c
 
 from ts_common.archive.object_keys import ClusterKeys, pack_number
 from ts_common.archive.tail_chain import Aborted, TailEntry
-from ts_common.archive.tail_pack import HEAD_BYTES, MOST_ABORTED, PackHead, encode_pack
+from ts_common.archive.tail_pack import MOST_ABORTED, PackHead, encode_pack
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
 from ts_uploader.tail.pack_log import Listed, PackLog, nonce
@@ -268,7 +271,7 @@ class Merger:
         if spool is None:
             self._store.put(self._prefix + name, begin, condition=IfAbsent())
         else:
-            spool.begin(begin)
+            spool.beginning = begin
             checksum = crc32c(begin)
             for row in own:
                 checksum = combine_crc32c(checksum, row.crc32c, row.length)
@@ -277,55 +280,72 @@ class Merger:
         return [row._replace(object=name, position=row.position + len(begin)) for row in own]
 
     def _copy(self, groups: Sequence[_Group], spool: "_Spool") -> list[TailEntry]:
-        """Write the batches of entries into a file; return what each group becomes, at its place in the file."""
+        """Write the batches of entries into a file; return what each group becomes, at its place in the object."""
         of_object: dict[str, list[tuple[TailEntry, int]]] = {}
-        starts, at = [], 0
-        for group in groups:
-            starts.append(at)
-            for row in group:
-                of_object.setdefault(row.object, []).append((row, at))
-                at += row.length
+        ordered = [row for group in groups for row in group]
+        for number, row in enumerate(ordered):
+            of_object.setdefault(row.object, []).append((row, number))
+        places = array("q", bytes(8 * len(ordered)))  # in the file
         damaged: list[TailEntry] = []
+        buffer = memoryview(bytearray(_PIECE))
         for name, rows in of_object.items():
             for near in _near(sorted(rows, key=lambda each: each[0].position)):
-                damaged += self._copy_range(name, near, spool)
+                damaged += self._copy_range(name, near, spool, buffer, places)
         if damaged:
             raise DamagedEntries(self._prefix, damaged)
-        spool.size = at
-        return [_joined(group, start) for group, start in zip(groups, starts, strict=True)]
+        starts = spool.arrange(places, [row.length for row in ordered])
+        joined, first = [], 0
+        for group in groups:
+            joined.append(_joined(group, starts[first]))
+            first += len(group)
+        return joined
 
-    def _copy_range(self, name: str, rows: Sequence[tuple[TailEntry, int]], spool: "_Spool") -> list[TailEntry]:
-        """Copy entries that are near each other in an object, with one request; return those that are damaged."""
+    def _copy_range(
+        self,
+        name: str,
+        rows: Sequence[tuple[TailEntry, int]],
+        spool: "_Spool",
+        buffer: memoryview,
+        places: MutableSequence[int],
+    ) -> list[TailEntry]:
+        """Append entries that are near each other in an object to a file; return those that are damaged.
+
+        Args:
+            rows: each with its number.
+            buffer: for one piece after the other.
+            places: receives by number where each entry begins in the file.
+        """
         first, last = rows[0][0], rows[-1][0]
-        position, end, piece = first.position, last.position + last.length, memoryview(b"")
+        position, end = first.position, last.position + last.length
+        held = at = begin = 0  # of the buffer: its bytes, the next one, and the first one that is not in the file
         damaged: list[TailEntry] = []
         with (
             suppress(_Short, ObjectNotFound),
             self._store.open(self._prefix + name, ByteRange(position, end)) as stream,
         ):
-
-            def read(until: int) -> memoryview:
-                """Return some of the bytes before a position."""
-                nonlocal position, piece
-                if not piece:
-                    piece = memoryview(stream.read(min(end - position, _PIECE)))
-                    if not piece:
-                        raise _Short
-                found, piece = piece[: until - position], piece[until - position :]
-                position += len(found)
-                return found
-
-            for row, place in rows:
-                while position < row.position:
-                    read(row.position)
-                checksum = 0
-                while position < row.position + row.length:
-                    at = place + position - row.position
-                    some = read(row.position + row.length)
-                    checksum = crc32c(some, checksum)
-                    spool.write(at, some)
+            for row, number in rows:
+                until, checksum = row.position + row.length, 0
+                while position < until:
+                    if at == held:
+                        spool.append(buffer[begin:at])
+                        begin = at = 0
+                        held = stream.readinto(buffer[: end - position])
+                        if not held:
+                            raise _Short
+                    if position < row.position:  # bytes that are of no entry
+                        spool.append(buffer[begin:at])
+                        skipped = min(row.position - position, held - at)
+                        position, at = position + skipped, at + skipped
+                        begin = at
+                        continue
+                    if position == row.position:
+                        places[number] = spool.end + at - begin
+                    size = min(until - position, held - at)
+                    checksum = crc32c(buffer[at : at + size], checksum)
+                    position, at = position + size, at + size
                 if checksum != row.crc32c:
                     damaged.append(row)
+            spool.append(buffer[begin:at])
         return damaged + [row for row, _ in rows if row.position + row.length > position]
 
 
@@ -334,39 +354,54 @@ class _Short(Exception):
 
 
 class _Spool:
-    """A file without a name: the batches of an object, with room for its beginning.
+    """The body of an object: its beginning, and batches that are in a file without a name as they arrived.
 
     Attributes:
-        size: of the batches, in bytes.
+        end: of the file, in bytes.
+        size: of the batches that are arranged, in bytes.
+        beginning: the bytes before the first batch.
     """
 
     def __init__(self, directory: str | None) -> None:
-        self.size = 0
+        self.end = self.size = 0
+        self.beginning = b""
         self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  (`close` closes it)
-        self._first = HEAD_BYTES
+        self._places: Sequence[int] = ()
+        self._starts: Sequence[int] = (0,)
         self._position = 0
 
-    def write(self, place: int, piece: memoryview) -> None:
-        """Write bytes to a place, counted from the first batch on."""
+    def append(self, piece: memoryview) -> None:
+        """Write bytes to the end of the file."""
         while piece:
-            done = os.pwrite(self._file.fileno(), piece, HEAD_BYTES + place)
-            piece, place = piece[done:], place + done
+            done = os.pwrite(self._file.fileno(), piece, self.end)
+            piece, self.end = piece[done:], self.end + done
 
-    def begin(self, data: bytes) -> None:
-        """Write the bytes before the first batch: reads begin with these."""
-        self._first = HEAD_BYTES - len(data)
-        os.pwrite(self._file.fileno(), data, self._first)
+    def arrange(self, places: Sequence[int], lengths: Iterable[int]) -> Sequence[int]:
+        """Set the order of the batches, by their places in the file; return where each begins, from the first on."""
+        self._places, self._starts = places, array("q", accumulate(lengths, initial=0))
+        self.size = self._starts[-1]
+        return self._starts
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to `size` bytes from the position on."""
-        left = HEAD_BYTES + self.size - self._first - self._position
-        data = os.pread(self._file.fileno(), left if size < 0 else min(size, left), self._first + self._position)
+        begin, end = self._position, len(self.beginning) + self.size
+        end = end if size < 0 else min(begin + size, end)
+        pieces = [self.beginning[begin:end]]
+        begin, end = max(0, begin - len(self.beginning)), end - len(self.beginning)
+        number = bisect_right(self._starts, begin) - 1
+        while begin < end:
+            start, following = self._starts[number], self._starts[number + 1]
+            pieces.append(
+                os.pread(self._file.fileno(), min(following, end) - begin, self._places[number] + begin - start)
+            )
+            begin, number = following, number + 1
+        data = b"".join(pieces)
         self._position += len(data)
         return data
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Move the position, as `io.IOBase.seek`."""
-        self._position = (0, self._position, HEAD_BYTES + self.size - self._first)[whence] + offset
+        self._position = (0, self._position, len(self.beginning) + self.size)[whence] + offset
         return self._position
 
     def tell(self) -> int:
@@ -425,19 +460,23 @@ def _joined(group: _Group, place: int) -> TailEntry:
     """Return the entry that has the batches of a group, at a place from the first batch on."""
     epochs: list[tuple[int, int]] = []
     aborted: list[Aborted] | None = []
-    checksum = 0
+    checksum = length = 0
     for row in group:
         epochs += row.epochs[1:] if epochs and row.epochs and epochs[-1][0] == row.epochs[0][0] else row.epochs
         checksum = combine_crc32c(checksum, row.crc32c, row.length)
-        aborted = None if aborted is None or row.aborted is None else [*aborted, *row.aborted]
-        if aborted is not None and len(aborted) > MOST_ABORTED:
+        length += row.length
+        if aborted is not None and row.aborted is not None:
+            aborted += row.aborted
+        else:
             aborted = None
+    if aborted is not None and len(aborted) > MOST_ABORTED:
+        aborted = None
     records = [row.records for row in group]
     return group[-1]._replace(
         start=group[0].start,
         object="",
         position=place,
-        length=sum(row.length for row in group),
+        length=length,
         crc32c=checksum,
         epochs=tuple(epochs),
         aborted=None if aborted is None else tuple(aborted),
