@@ -131,10 +131,13 @@ def suspend(cluster: LocalCluster, broker: int) -> None:
         cluster.zookeeper_broker(broker).expire_session()
 
 
-def wait_led(cluster: LocalCluster, topic: str, leader: int, partition: int = 0) -> None:
-    """Wait until every broker that answers names this leader."""
+def wait_led(cluster: LocalCluster, topic: str, leader: int, partition: int = 0, *, by: int | None = None) -> None:
+    """Wait until every broker that answers names this leader, or until the broker `by` does.
+
+    A producer that learns the former leader's name continues to send to it for as long as that one names itself.
+    """
     wait_for(
-        lambda: cluster.leader(topic, partition) == leader,
+        lambda: cluster.leader(topic, partition, by=by) == leader,
         f"broker {leader} to lead {topic}-{partition}",
         PATIENCE,
         state=lambda: state(cluster, topic, partition),

@@ -226,9 +226,15 @@ class Topics:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         return self._offset(topic, partition, OffsetSpec.latest(), level)  # type: ignore[no-untyped-call]
 
-    def leader(self, topic: str, partition: int) -> int | None:
-        """Return the id of the partition's leader; None without a leader, or if the running brokers differ."""
-        known = {state.leader for state in self._states(topic, partition)}
+    def leader(self, topic: str, partition: int, *, by: int | None = None) -> int | None:
+        """Return the id of the partition's leader; None without a leader, or if the running brokers differ.
+
+        Args:
+            topic: the topic.
+            partition: its number.
+            by: the only broker whose metadata counts: one that is cut off still names itself; None: all must agree.
+        """
+        known = {state.leader for state in self._states(topic, partition, by)}
         return known.pop() if len(known) == 1 and min(known) >= 0 else None
 
     def in_sync(self, topic: str, partition: int) -> set[int]:
@@ -244,8 +250,9 @@ class Topics:
         others = {name: value for name, value in config.items() if name != "segment.bytes"}
         return {**others, "internal.segment.bytes": config["segment.bytes"]}
 
-    def _states(self, topic: str, partition: int) -> list[PartitionMetadata]:
-        found = (self._partitions(broker, topic).get(partition) for broker in self._answering())
+    def _states(self, topic: str, partition: int, by: int | None = None) -> list[PartitionMetadata]:
+        brokers = [broker for broker in self._answering() if by in {None, broker.id}]
+        found = (self._partitions(broker, topic).get(partition) for broker in brokers)
         return [state for state in found if state is not None]
 
     def _answering(self) -> list[Broker]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from tests.endpoint.clients import (
     Served,
@@ -471,7 +472,7 @@ def test_a_pack_of_a_later_release_loses_the_partition(archive: MadeArchive) -> 
 
 
 def test_an_error_that_no_one_expects_leaves_no_client_waiting(archive: MadeArchive) -> None:
-    """The first client has the error, and the next one is served."""
+    """The first client has the error, which is logged, and the next one is served."""
     MadeTail(archive).put(made(archive, (50, 55)))
     store = Recorded(archive.store)
     store.is_away, store.error = True, RuntimeError
@@ -482,7 +483,9 @@ def test_an_error_that_no_one_expects_leaves_no_client_waiting(archive: MadeArch
         store.is_away = False
         return int((await fetch(endpoint, "t", 55, max_wait=0.0)).values["high_watermark"])
 
-    assert served(archive, work, store=store) == 55
+    with capture_logs() as logs:  # printed, its traceback would need half of the test's time
+        assert served(archive, work, store=store) == 55
+    assert "internal_error" in {each["event"] for each in logs}
 
 
 def test_a_store_that_is_away_for_a_while_ends_no_following(

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from dev.local.kafka.cluster import LocalCluster, wait_for
-from tests.faults.leaders import PATIENCE, state, suspend, wait_in_sync, wait_led
+from dev.local.kafka.cluster import LocalCluster
+from tests.faults.leaders import suspend, wait_in_sync, wait_led
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, SMALL_SEGMENTS
 
 
@@ -66,10 +66,7 @@ def lose_leader(cluster: LocalCluster, topic: str, move: str, leader: int) -> in
             suspend(cluster, leader)
         case _:
             cut_off(cluster, leader)
-    if move == "cut":  # clients reach it, and it names itself
-        wait_for(lambda: state(cluster, topic).leader == other, f"broker {other} to lead", PATIENCE)
-    else:
-        wait_led(cluster, topic, other)
+    wait_led(cluster, topic, other, by=other)
     return other
 
 

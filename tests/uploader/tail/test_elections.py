@@ -8,7 +8,7 @@ import pytest
 import ts_reader
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import OracleRecord, dump
-from tests.faults.leaders import PATIENCE, die, lines, produce, start_agents, state, suspend, wait_in_sync, wait_led
+from tests.faults.leaders import PATIENCE, die, lines, produce, start_agents, suspend, wait_in_sync, wait_led
 from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.tail.leader_moves import beside, cut_off, linked_brokers
@@ -65,7 +65,7 @@ def test_records_of_a_tail_that_an_unclean_election_lost_are_replaced_and_report
     else:
         suspend(cluster, 1)
     cluster.brokers[2].resume()
-    wait_for(lambda: state(cluster, archive.topic).leader == 2, "broker 2 to lead", PATIENCE)
+    wait_led(cluster, archive.topic, 2)
     of_later = cluster.brokers[2].bootstrap
     living = produce(cluster, archive.topic, "living", 30, bootstrap_servers=of_later)
     assert living.keys() < dead.keys()
@@ -139,7 +139,7 @@ def test_a_leader_that_is_cut_off_loses_nothing_of_the_tail(cluster: LocalCluste
     producer = cluster.producer({"bootstrap.servers": cluster.brokers[1].bootstrap, "message.timeout.ms": 3000})
     for number in range(50):
         producer.produce(archive.topic, b"never-%d" % number, partition=0)
-    wait_for(lambda: state(cluster, archive.topic).leader == 2, "broker 2 to lead", PATIENCE)
+    wait_led(cluster, archive.topic, 2, by=2)
     of_other = cluster.brokers[2].bootstrap
     acknowledged |= produce(cluster, archive.topic, "after", 400, bootstrap_servers=of_other)
     wait_shown(archive, max(acknowledged) + 1)
@@ -174,7 +174,7 @@ def test_what_a_leader_that_is_cut_off_acknowledges_alone_is_not_shown(
     position, _ = follow(archive)
     cut_off(cluster, 1)
     cluster.brokers[2].start()
-    wait_for(lambda: state(cluster, archive.topic).leader == 2, "broker 2 to lead", PATIENCE)
+    wait_led(cluster, archive.topic, 2, by=2)
     of_each = {number: broker.bootstrap for number, broker in cluster.brokers.items()}
     alone = produce(cluster, archive.topic, "alone", 30, bootstrap_servers=of_each[1])
     living = produce(cluster, archive.topic, "living", 300, bootstrap_servers=of_each[2])
