@@ -203,7 +203,7 @@ def test_an_index_that_readers_reject_is_not_written() -> None:
     """The writer has to name an earlier object in `before` instead."""
     index = [
         ENTRY._replace(directory=f"topic-with-a-long-name-{n * 7919 % 99991:05d}-0", crc32c=n * 2654435761 % 2**32)
-        for n in range(25_000)
+        for n in range(40_000)
     ]
     with pytest.raises(CorruptData, match="more than readers accept"):
         encode_pack(HEAD, index, [])
