@@ -15,6 +15,7 @@ import pytest
 from tests.docs.commands import CHECKOUT
 from ts_uploader.metrics.metrics_page import families
 from tsctl.drill.metrics import GAUGES as DRILL_GAUGES
+from tsctl.erase.metrics import GAUGES as ERASE_GAUGES
 from tsctl.gc.metrics import GAUGES as GC_GAUGES
 
 _ROOMS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "ts_endpoint", "tsctl")
@@ -37,7 +38,7 @@ SOAK = CHECKOUT / "tests/soak/test_soak.py"
 def _words() -> frozenset[str]:
     """Return the words of the code, and the names of metrics: those of agents without their prefix."""
     metrics = {family.name.removeprefix("ts_uploader_") for family in families()}
-    metrics |= {family.name for family in (*GC_GAUGES.families(), *DRILL_GAUGES.families())}
+    metrics |= {each.name for gauges in (GC_GAUGES, DRILL_GAUGES, ERASE_GAUGES) for each in gauges.families()}
     return frozenset(metrics | set(re.findall(r"\w+", sources())))
 
 

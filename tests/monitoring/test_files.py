@@ -80,9 +80,7 @@ def test_each_alert_names_its_section_of_the_runbook() -> None:
 )
 def test_each_metric_that_is_named_exists(path: Path) -> None:
     """A rule about a metric that nothing exposes never fires."""
-    named = set(
-        re.findall(r"\b(?:ts_(?:uploader|tables|gc|drill|erase)|process)_[a-z_]+[a-z]\b", path.read_text())
-    )
+    named = set(re.findall(r"\b(?:ts_(?:uploader|tables|gc|drill|erase)|process)_[a-z_]+[a-z]\b", path.read_text()))
     assert named
     prefixes = {"ts_uploader_partition"}  # written with a star
     assert named - sample_names() - prefixes == {"ts_uploader"} & named

@@ -56,7 +56,7 @@ _CHECKS: Final = ("VERDICT", "CHECK", "FOUND", "LOCATION")
 _READERS: Final = "readers of earlier releases refuse a partition with a list, so upgrade them first"
 _BROKERS: Final = (
     "records that brokers have are the task of producers and operators: a tombstone on a compacted topic, "
-    "kafka-delete-records, or the topic's retention (docs/retention.md)"
+    "kafka-delete-records, or the topic's retention (docs/security.md)"
 )
 
 erase = typer.Typer(
