@@ -60,6 +60,7 @@ class Progress:
         last: the last run; None before the first.
         remains: what that run found.
         pairs: objects that were replaced, whose SHA-256 are noted, and that no run has removed since.
+        searched: when it was searched last, milliseconds since the epoch.
         time: of the latest search or run, milliseconds since the epoch.
     """
 
@@ -68,6 +69,7 @@ class Progress:
     last: ErasureRun | None
     remains: tuple[Remains, ...]
     pairs: frozenset[Pair]
+    searched: int
     time: int
 
     @property
@@ -115,8 +117,9 @@ def progress_of(store: ObjectStore, cluster: ClusterKeys, request: Erasure) -> P
             else:
                 pairs.discard(fields[1])
     done = ErasureDone.read(store, ErasureDone.key(cluster, request.name), name=request.name)
+    searched = max([request.time, *(each.time for each in runs if each.is_search)])
     time = max([request.time, *(each.time for each in runs)])
-    return Progress(request.after(runs), done, last, tuple(remains), frozenset(pairs), time)
+    return Progress(request.after(runs), done, last, tuple(remains), frozenset(pairs), searched, time)
 
 
 def read_progress(store: ObjectStore, cluster: ClusterKeys) -> tuple[Progress, ...]:

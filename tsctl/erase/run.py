@@ -5,12 +5,10 @@ then is anything removed. A partition that fails is named, and the others contin
 next one does not find: each step looks at what is stored.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
-from itertools import chain
 from typing import Final
 
 from ts_common.archive.erased_list import greatest_listed
@@ -28,19 +26,19 @@ from ts_common.store.contract import ObjectStore
 from ts_reader.reading.parallel import stream_in_threads
 from tsctl.erase.erased_copies import Did, Held, Outcome
 from tsctl.erase.evidence import Evidence, Progress, progress_of
-from tsctl.erase.key_indexes import remaining_in_key_indexes
 from tsctl.erase.listing import remove_former_lists
 from tsctl.erase.places import Place, places_of
 from tsctl.erase.remains import Remains, Surface
 from tsctl.erase.removing import remove_replaced
 from tsctl.erase.replacing import replace_copies
 from tsctl.erase.rewriting import sha256_of
+from tsctl.erase.surfaces import Surfaces
 from tsctl.gc.objects import Locked
 from tsctl.gc.retention import LEAVES_OUT, LeftOut
 
 THREADS: Final = 2  # each has up to two segments in temporary files
 _STAYING: Final = frozenset({Did.WAITS, Did.HIDDEN})
-_FAILS: Final = (*LEAVES_OUT, OperatorError, StaleStateError)  # of one partition
+FAILS: Final = (*LEAVES_OUT, OperatorError, StaleStateError)  # of one partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,7 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
     evidence = Evidence(work.store, work.cluster, requests)
-    found.partitions += _targets(work, requests)
+    found.partitions += targets(work, requests)
     try:
         _each(work, found.partitions, lambda each: _rewrite(work, each, evidence))
         if work.writes:
@@ -209,9 +207,9 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
             with suppress(TieredStorageError):
                 evidence.put()
         raise
-    indexes = dict(_key_indexes(work, found.partitions))
+    elsewhere = _look_elsewhere(work, requests, found.partitions)
     for progress in requests:
-        found.requests.append(_end(work, progress, found.partitions, indexes, evidence))
+        found.requests.append(_end(work, progress, found.partitions, elsewhere, evidence))
     found.now = int(work.store.current_time() * 1000)
 
 
@@ -223,14 +221,14 @@ def _each(work: Work, visited: Sequence[Visited], do: Callable[[Visited], None])
             do(each)
         except (AccessDenied, BucketMissing):
             raise
-        except _FAILS as error:
+        except FAILS as error:
             each.fail(error)
 
     for _ in stream_in_threads(one, visited, most=THREADS, at_once=work.writes):
         pass
 
 
-def _targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
+def targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
     """Yield each partition that a request names with a list, and that has objects."""
     named = dict[str, dict[str, dict[str, ErasedPartition]]]()
     for progress in requests:
@@ -309,39 +307,46 @@ def _remove(work: Work, visited: Visited, evidence: Evidence) -> None:
         visited.lists = remove_former_lists(work.store, keys, work.grace)
 
 
-def _key_indexes(work: Work, partitions: Sequence[Visited]) -> Iterator[tuple[str, list[Remains]]]:
-    """Yield by topic the indexes that can have keys of its lists."""
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """What a run found beside copies.
+
+    Attributes:
+        of_topics: by topic, for all of its requests.
+        of_requests: by the request's id.
+    """
+
+    of_topics: Mapping[str, Sequence[Remains]]
+    of_requests: Mapping[str, Sequence[Remains]]
+
+
+def _look_elsewhere(work: Work, requests: Sequence[Progress], partitions: Sequence[Visited]) -> _Elsewhere:
+    """Look beside copies for what requests still have; for those that are erased only if a copy of a topic returned."""
+    if not work.writes:
+        return _Elsewhere({}, {})
+    surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit)
+    topics = {each.request.topic for each in requests if each.state is not ErasureState.ERASED}
+    topics |= {each.place.keys.partition.topic for each in partitions if each.outcomes or each.problem is not None}
     by_topic = dict[str, list[PartitionKeys]]()
     for each in partitions:
-        by_topic.setdefault(each.place.keys.partition.topic, []).append(each.place.keys)
-    for topic, keys in by_topic.items():
-        yield topic, _looked(partial(remaining_in_key_indexes, work.store, keys), Surface.KEY_INDEX, topic)
-
-
-def _looked(look: Callable[[], Iterable[Remains]], surface: Surface, where: str) -> list[Remains]:
-    """Return what a look at a surface found; if it fails, that something can remain."""
-    try:
-        return [*look()]
-    except (*LEAVES_OUT, StaleStateError) as error:
-        return [Remains(surface, where, str(error))]
+        if (topic := each.place.keys.partition.topic) in topics:
+            by_topic.setdefault(topic, []).append(each.place.keys)
+            each.elsewhere = surfaces.of_partition(each.place.keys, work.held(each.place))
+    of_topics = {topic: surfaces.of_topic(keys) for topic, keys in by_topic.items()}
+    there = {each.place.name for each in partitions}
+    wanted = [each for each in requests if each.request.topic in topics]
+    return _Elsewhere(of_topics, {each.request.name: surfaces.of_request(each, there) for each in wanted})
 
 
 def _end(
-    work: Work,
-    before: Progress,
-    partitions: Sequence[Visited],
-    indexes: Mapping[str, Sequence[Remains]],
-    evidence: Evidence,
+    work: Work, before: Progress, partitions: Sequence[Visited], elsewhere: _Elsewhere, evidence: Evidence
 ) -> Ended:
     """Note what remains of a request, and its end if nothing does."""
-    name = before.request.name
+    name, topic = before.request.name, before.request.topic
     concerned = [each for each in partitions if name in each.wanted]
-    remains = tuple(
-        chain(
-            chain.from_iterable(each.remains(name) for each in concerned),
-            indexes.get(before.request.topic, ()) if concerned else (),
-        )
-    )
+    remains = [each for visited in concerned for each in visited.remains(name)]
+    remains += elsewhere.of_topics.get(topic, ()) if concerned else ()
+    remains += elsewhere.of_requests.get(name, ())
     after = before
     if work.writes:
         evidence.end(name, {each.directory: each.number for each in before.request.partitions}, remains)
@@ -351,4 +356,4 @@ def _end(
         news = News.ERASED
     elif before.done is not None and remains:
         news = News.RETURNED
-    return Ended(after, news, remains)
+    return Ended(after, news, tuple(remains))

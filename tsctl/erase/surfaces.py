@@ -1,0 +1,114 @@
+"""Where else than in copies a run looks for records of requests: versions, live tails, indexes of keys, tables."""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from ts_common.archive.catalog import read_snapshot
+from ts_common.archive.erased_offsets import ErasedOffsets
+from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
+from ts_common.errors import AccessDenied, StaleStateError
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_common.store.protection import Protection
+from ts_common.wording import counted
+from tsctl.erase.erased_copies import Held
+from tsctl.erase.evidence import Progress
+from tsctl.erase.index_versions import remaining_index_versions
+from tsctl.erase.key_indexes import remaining_in_key_indexes
+from tsctl.erase.live_tails import remaining_in_tails, remaining_tail_versions
+from tsctl.erase.remains import UNLISTED, Remains, Surface
+from tsctl.erase.tables import remaining_in_tables
+from tsctl.erase.versions import remaining_versions
+from tsctl.gc.retention import LEAVES_OUT
+
+
+class Surfaces:
+    """What one store has of requests beside copies.
+
+    Args:
+        grace: as of `tsctl.erase.versions.remaining_versions`.
+    """
+
+    def __init__(
+        self, store: ObjectStore, cluster: ClusterKeys, grace: float, limit: BatchLimit = DEFAULT_LIMIT
+    ) -> None:
+        self._store, self._cluster, self._grace, self._limit = store, cluster, grace, limit
+        self._protection: Protection = store.protection()
+
+    def of_partition(self, keys: PartitionKeys, held: Held) -> list[Remains]:
+        """Return the versions of a partition that can have records of its list."""
+        look = partial(
+            remaining_versions,
+            self._store,
+            keys,
+            protection=self._protection,
+            grace=self._grace,
+            held=held,
+            limit=self._limit,
+        )
+        return looked(look, Surface.VERSION, keys.prefix)
+
+    def of_topic(self, partitions: Sequence[PartitionKeys]) -> list[Remains]:
+        """Return what indexes of keys and live tails have of the lists of some partitions of one topic."""
+        store, protection = self._store, self._protection
+        found = looked(
+            partial(remaining_in_key_indexes, store, partitions), Surface.KEY_INDEX, partitions[0].incarnation
+        )
+        for cluster, incarnation in dict.fromkeys((each.cluster, each.incarnation) for each in partitions):
+            look = partial(remaining_index_versions, store, cluster, incarnation, protection=protection)
+            found += looked(look, Surface.VERSION, cluster.find(incarnation))
+        by_cluster = dict[ClusterKeys, list[PartitionKeys]]()
+        for keys in partitions:
+            by_cluster.setdefault(keys.cluster, []).append(keys)
+        for cluster, several in by_cluster.items():
+            found += looked(partial(self._tails, cluster, several), Surface.TAIL, cluster.tails)
+        return found
+
+    def _tails(self, cluster: ClusterKeys, partitions: Sequence[PartitionKeys]) -> Iterator[Remains]:
+        erased = dict[str, ErasedOffsets]()
+        for keys in partitions:
+            erased[keys.directory] = read_snapshot(self._store, keys).read_erased(self._store)
+        yield from remaining_in_tails(self._store, cluster, erased)
+
+    def of_request(self, progress: Progress, there: Container[str]) -> list[Remains]:
+        """Return what tables, and earlier versions of live tails and of removed directories, can have of a request.
+
+        Args:
+            there: the names of the partitions that have objects.
+        """
+        wanted: Mapping[str, int] = {each.directory: each.number for each in progress.request.partitions if each.number}
+        if not wanted:
+            return []
+        tables = partial(remaining_in_tables, self._store, self._cluster, wanted)
+        before = progress.searched / 1000
+        tails = partial(remaining_tail_versions, self._store, self._cluster, before, protection=self._protection)
+        found = looked(tables, Surface.TABLE, self._cluster.cluster_prefix)
+        found += looked(tails, Surface.VERSION, self._cluster.tails)
+        for directory in wanted:
+            if directory not in there and "/" not in directory:  # retention removed it wholly, with its list
+                found += looked(partial(self._removed, progress.request.topic, directory), Surface.VERSION, directory)
+        return found
+
+    def _removed(self, topic: str, directory: str) -> Iterator[Remains]:
+        """Yield a directory without objects, if the bucket has versions of its segments."""
+        if not self._protection.versioned:
+            return
+        incarnation, _, number = directory.rpartition("-")
+        keys = self._cluster.partition(TopicPartition(topic, int(number)), incarnation)
+        versions = self._store.versions(keys.prefix)
+        if versions is None:
+            yield Remains(Surface.VERSION, keys.prefix, UNLISTED)
+        elif count := sum(each.info.key.endswith(LOG_SUFFIX) and not each.is_delete_marker for each in versions):
+            why = f"{counted(count, 'version')} of segments that retention deleted; a rule of the bucket expires these"
+            yield Remains(Surface.VERSION, keys.prefix, why)
+
+
+def looked(look: Callable[[], Iterable[Remains]], surface: Surface, where: str) -> list[Remains]:
+    """Return what a look found; if it failed, that something can be there."""
+    found = list[Remains]()
+    try:
+        found += look()
+    except (*LEAVES_OUT, AccessDenied, StaleStateError) as error:
+        found.append(Remains(surface, where, f"what it has is unknown: {error}"))
+    return found
