@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -19,7 +20,12 @@ from tests.erased.canary import END, GONE, STAY, Canary, canary, log_of, put_era
 from tests.made_tail import MadeTail, entry
 from ts_common.archive.commit import Live
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.erasures import erasure_key
 from ts_common.archive.object_keys import SegmentName
+from ts_common.errors import StoreUnavailable
+from ts_common.store.contract import ObjectInfo
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_endpoint.topics import erasures, partitions
 from ts_reader.decode.codecs import Codec
 
 WHOLE_BATCH = range(110, 120)
@@ -103,6 +109,107 @@ async def _renewed(served: Served) -> None:
     partition = await served.archive.partition("t", 0)
     assert partition is not None
     await partition.renewed(lists=True)
+
+
+class Listed(WrappedStore):
+    """Keeps the prefixes of listings; `fails` lets those of the partition fail."""
+
+    def __init__(self, person: Canary) -> None:
+        super().__init__(person.archive.store, threads=1)
+        self.prefixes = list[str]()
+        self.fails = False
+        self._partition = person.keys.prefix
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        self._count(prefix)
+        return self._inner.list(prefix, start_after=start_after)
+
+    def list_skipping(self, prefix: str, *arguments: Any, **named: Any) -> Iterator[ObjectInfo]:
+        self._count(prefix)
+        return self._inner.list_skipping(prefix, *arguments, **named)
+
+    def _count(self, prefix: str) -> None:
+        self.prefixes.append(prefix)
+        if self.fails and prefix.startswith(self._partition):
+            raise StoreUnavailable("no answer")
+
+
+def put_request(person: Canary) -> None:
+    """Put what is put after the lists of a request to erase."""
+    person.archive.store.put(erasure_key(person.archive.keys, "case-1"), b"{}")
+
+
+def test_a_request_to_erase_is_obeyed_before_the_next_renewal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One listing of requests serves all partitions. Without a request, a partition is not listed once more."""
+    person, hour = canary(tmp_path / "archive"), 3600.0
+    store = Listed(person)
+
+    async def check() -> None:
+        with serving(store, person.archive.keys, refresh_seconds=hour) as served:
+            for _ in range(2):
+                assert len(await read_all(served, "t")) == END
+            assert store.prefixes.count(person.archive.keys.erasures) == 1
+            before = store.prefixes.count(person.keys.prefix)
+            monkeypatch.setattr(erasures, "LOOK_SECONDS", 0.0)
+            monkeypatch.setattr(erasures, "monotonic", lambda: monotonic() + hour)
+            await read_all(served, "t")
+            assert store.prefixes.count(person.keys.prefix) == before
+            person.erase()
+            put_request(person)
+            deadline = monotonic() + SECONDS
+            while await _offsets(served) != STAY:
+                assert monotonic() < deadline
+
+    asyncio.run(check())
+
+
+async def _offsets(served: Served) -> list[int]:
+    return [row["offset"] for row in await read_all(served, "t")]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_partition_that_was_idle_is_listed_before_the_first_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """What is in memory can be days old. If the store does not answer, clients get that, as with busy partitions."""
+    person = canary(tmp_path / "archive")
+    store = Listed(person)
+
+    async def check() -> None:
+        with serving(store, person.archive.keys, refresh_seconds=SECONDS) as served:
+            assert len(await read_all(served, "t")) == END
+            person.erase()
+            store.fails = fails
+            monkeypatch.setattr(partitions, "monotonic", lambda: monotonic() + 3600.0)
+            partition = await served.archive.partition("t", 0)
+            assert partition is not None
+            assert (await partition.snapshot()).view.erased.count == (0 if fails else len(GONE))
+
+    asyncio.run(check())
+
+
+def test_nothing_is_sent_while_the_list_of_a_request_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process has seen that there is a request: what it has in memory can have records of the person."""
+    person = canary(tmp_path / "archive")
+    store = Listed(person)
+    monkeypatch.setattr(erasures, "LOOK_SECONDS", 0.0)
+
+    async def check() -> None:
+        with serving(store, person.archive.keys, refresh_seconds=SECONDS) as served:
+            assert len(await read_all(served, "t")) == END
+            person.erase()
+            put_request(person)
+            store.fails = True
+            deadline = monotonic() + SECONDS
+            while (answer := await fetch(served, "t", 0)).error is ErrorCode.none:
+                assert monotonic() < deadline
+            assert (answer.error, answer.records) == (ErrorCode.kafka_storage_error, b"")
+            store.fails = False
+            assert await _offsets(served) == STAY
+
+    asyncio.run(check())
 
 
 def test_a_time_leads_to_a_record_that_is_shown(person: Canary) -> None:

@@ -14,6 +14,7 @@ from tests.tables.made_tables import MadeTable
 from tests.tsctl.running import runner
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.view import open_view
+from ts_endpoint.topics.erasures import Erasures
 from ts_endpoint.topics.partitions import Partition
 from ts_endpoint.topics.tails import Tails
 from ts_reader import Archive
@@ -70,7 +71,8 @@ def test_the_endpoint_reads_a_sealed_object_once(tmp_path: Path) -> None:
     """It never changes, so a later snapshot uses the one in memory."""
     archive = MadeArchive(tmp_path / "store")
     put_sealed(archive, "tail")
-    partition = Partition(archive.store, archive.partition("t"), 0.0, Tails(archive.store, archive.keys))
+    erasures, tails = Erasures(archive.store, archive.keys), Tails(archive.store, archive.keys)
+    partition = Partition(archive.store, archive.partition("t"), 0.0, erasures, tails)
 
     async def renew() -> None:
         first = await partition.renewed()

@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import PartitionKeys
 from ts_endpoint.topics.catalog import Catalog, Location, UsedTopic
+from ts_endpoint.topics.erasures import Erasures
 from ts_endpoint.topics.partitions import Partition
 from ts_endpoint.topics.snapshots import Snapshot
 from ts_endpoint.topics.tails import Tails
@@ -28,6 +29,7 @@ class ServedArchive:
         self._partitions: OrderedDict[str, Partition] = OrderedDict()  # by location and prefix
         self._serves_tails = tail
         self._tails: dict[Location, Tails] = {}
+        self._erasures: dict[Location, Erasures] = {}
         self._named: WeakValueDictionary[tuple[str, int], Partition] = WeakValueDictionary()  # those of them, as used
 
     @property
@@ -71,8 +73,11 @@ class ServedArchive:
         if partition is None:
             if self._serves_tails and location not in self._tails:
                 self._tails[location] = Tails(location.store, location.keys)
-            tails = self._tails.get(location)
-            partition = self._partitions[name] = Partition(location.store, keys, self._refresh_seconds, tails)
+            if location not in self._erasures:
+                self._erasures[location] = Erasures(location.store, location.keys)
+            erasures, tails = self._erasures[location], self._tails.get(location)
+            partition = Partition(location.store, keys, self._refresh_seconds, erasures, tails)
+            self._partitions[name] = partition
             if len(self._partitions) > _MOST_PARTITIONS:
                 self._partitions.popitem(last=False)
         else:

@@ -27,6 +27,7 @@ from ts_common.archive.sealed_ranges import listed_of
 from ts_common.archive.view import open_view, without_commit
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.store.contract import ObjectStore
+from ts_endpoint.topics.erasures import Erasures
 from ts_endpoint.topics.lost import LASTING, Lost, code_of
 from ts_endpoint.topics.snapshots import Snapshot, with_tail
 from ts_endpoint.topics.tails import IDLE_SECONDS, FollowedLog, Tails
@@ -82,13 +83,17 @@ class Partition:
 
     Args:
         refresh_seconds: a commit of this age is read again.
+        erasures: the requests to erase in its store.
         tails: of its store; None to serve closed segments only.
     """
 
-    def __init__(self, store: ObjectStore, keys: PartitionKeys, refresh_seconds: float, tails: Tails | None) -> None:
+    def __init__(
+        self, store: ObjectStore, keys: PartitionKeys, refresh_seconds: float, erasures: Erasures, tails: Tails | None
+    ) -> None:
         self.store = store
         self.keys = keys
         self._refresh_seconds = refresh_seconds
+        self._erasures = erasures
         self._tails = tails
         self._opened: _Opened | None = None
         self._logs: Sequence[FollowedLog] = ()  # that its commit names
@@ -150,17 +155,46 @@ class Partition:
     async def snapshot(self) -> Snapshot:
         """Return a snapshot; one that is older than the refresh interval is renewed meanwhile.
 
+        One that can lack a list of erased offsets is renewed before: after a request to erase, and if no client has
+        used it for a while.
+
         Raises:
             Lost: as `renewed`.
-            TieredStorageError: the first snapshot cannot be read; later failures are logged.
+            TieredStorageError: the first snapshot cannot be read, or none since a request to erase; other failures are
+                logged.
         """
-        if self._snapshot is None:
-            return await self.renewed()
+        self._erasures.look()
         is_old = self.is_old
         self._use()
+        if self._snapshot is None or self._lacks_list:
+            return await self._listed_again()
+        if is_old and self._is_idle:
+            return await self._listed_if_possible(self._snapshot)
         if is_old:
             self._begin_renewal()
         return self._snapshot
+
+    @property
+    def _lacks_list(self) -> bool:
+        return self._listed < self._erasures.changed_at
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no renewal has listed it for longer than while clients use it."""
+        return monotonic() - self._listed >= LISTING_SECONDS + _OLD * self._refresh_seconds
+
+    async def _listed_again(self) -> Snapshot:
+        snapshot = await self.renewed()
+        return await self.renewed() if self._lacks_list else snapshot  # that renewal can have begun before
+
+    async def _listed_if_possible(self, known: Snapshot) -> Snapshot:
+        try:
+            return await self._listed_again()
+        except Lost:
+            raise
+        except TieredStorageError as error:
+            self._note_failure(error)
+            return known
 
     @property
     def is_old(self) -> bool:
@@ -224,7 +258,8 @@ class Partition:
         self._epoch, self._epoch_read, self._renewed = _epoch_of(commit), now, now
         is_same = etag is not None and etag == self._etag
         opened = self._opened
-        if opened is None or self._snapshot is None or not is_same or now - self._listed >= LISTING_SECONDS:
+        is_listed = now - self._listed < LISTING_SECONDS and not self._lacks_list
+        if opened is None or self._snapshot is None or not is_same or not is_listed:
             opened = await self._open_again(found)
             self._listed, self._etag = now, etag
         elif not self._logs:
@@ -378,8 +413,11 @@ class Partition:
     def _log_failure(self, task: "asyncio.Task[Snapshot]") -> None:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, TieredStorageError) and not isinstance(error, Lost):
-            self._renewed = monotonic()  # the next attempt follows after the interval
-            log.warning("partition_not_refreshed", partition=str(self.keys.partition), reason=str(error))
+            self._note_failure(error)
+
+    def _note_failure(self, error: TieredStorageError) -> None:
+        self._renewed = monotonic()  # the next attempt follows after the interval
+        log.warning("partition_not_refreshed", partition=str(self.keys.partition), reason=str(error))
 
 
 def _epoch_of(commit: Commit | ForeignCommit | None) -> int:
