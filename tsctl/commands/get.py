@@ -29,7 +29,7 @@ from ts_common.archive.fetch import CHUNK_BYTES, fetch
 from ts_common.archive.object_keys import LOG_SUFFIX, OFFSET_DIGITS, PartitionKeys
 from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import ReadRange
-from ts_common.archive.segment_metadata import known_crc32c
+from ts_common.archive.segment_metadata import erased_number, known_crc32c
 from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.view import open_view
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError
@@ -55,7 +55,6 @@ from tsctl.archive_options import (
     parse_partitions,
 )
 from tsctl.durable_files import sync_directory
-from tsctl.erase.erased_copies import erased_number
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Advance, Output, size, umask
 from tsctl.scan_options import (

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
 
 from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit
@@ -21,7 +20,6 @@ from ts_common.store.protection import Lock
 from tsctl.gc.objects import Locked, is_of_later_leader
 from tsctl.gc.retention import LeftOut, Why
 
-ERASED_FIELD: Final = "ts-erased"  # in the metadata of a `.log`: number of the list that it obeys
 Held = Callable[[], str | None]
 """Returns why bytes of the topic must stay now; None if nothing keeps them."""
 
@@ -182,12 +180,6 @@ def read_erased_copies(store: ObjectStore, keys: PartitionKeys) -> ErasedCopies 
     unread = list[str]()
     copies = describe(store, keys, catalog.segments, catalog.cache_objects, damaged=unread, removed=[])
     return ErasedCopies(keys, catalog.commit, copies, listed, erased, number, log_start.floor, tuple(unread))
-
-
-def erased_number(metadata: Mapping[str, str]) -> int:
-    """Return the number of the list that a `.log` obeys, by its metadata; 0 if no eraser put it."""
-    text = metadata.get(ERASED_FIELD, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def lock_of(locked: Locked, keys: Sequence[str]) -> Lock | None:

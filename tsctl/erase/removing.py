@@ -14,6 +14,7 @@ from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys
+from ts_common.archive.segment_metadata import erased_number
 from ts_common.errors import BatchTooLarge, ObjectNotFound
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -24,7 +25,6 @@ from tsctl.erase.erased_copies import (
     Held,
     Outcome,
     end_of,
-    erased_number,
     lock_of,
     read_erased_copies,
 )

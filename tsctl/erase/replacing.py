@@ -15,20 +15,18 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.archive.segment_inspection import scan_object
-from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.archive.segment_metadata import ERASED_FIELD, decode_metadata, erased_number
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
 from ts_common.archive.unsealing import unsealed
 from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, ObjectNotFound, OperatorError, PreconditionFailed
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import IfAbsent, ObjectStore
 from tsctl.erase.erased_copies import (
-    ERASED_FIELD,
     Did,
     ErasedCopies,
     Held,
     Outcome,
     end_of,
-    erased_number,
     lock_of,
     read_erased_copies,
 )

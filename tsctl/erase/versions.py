@@ -18,7 +18,7 @@ from ts_common.archive.catalog import StoredSegment, read_log_start
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.segment_inspection import describe_segment
-from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.archive.segment_metadata import decode_metadata, erased_number
 from ts_common.errors import (
     AccessDenied,
     BatchTooLarge,
@@ -38,7 +38,6 @@ from tsctl.erase.erased_copies import (
     ErasedCopies,
     Held,
     Outcome,
-    erased_number,
     first_outside,
     read_erased_copies,
 )

@@ -13,10 +13,10 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.object_keys import SegmentName
-from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.segment_metadata import ERASED_FIELD, SegmentMetadata, erased_number
 from ts_common.errors import BatchTooLarge
 from ts_common.store.contract import ObjectVersion
-from tsctl.erase.erased_copies import ERASED_FIELD, ErasedCopies, erased_number
+from tsctl.erase.erased_copies import ErasedCopies
 from tsctl.erase.rewriting import HiddenOnly, SegmentFile, rewritten_file
 from tsctl.repair.version_reading import Good
 
