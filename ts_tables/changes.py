@@ -10,10 +10,12 @@ from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.files.reading import TableFile
+from ts_tables.hidden_rows import HiddenRows
 from ts_tables.latest.merging import merge, read_again
 from ts_tables.latest.tasks import Staging
 from ts_tables.marks import Marking
 from ts_tables.parse_tasks import ParseTask, Settled
+from ts_tables.parsers.contract import Parser
 from ts_tables.parsing import Parsing, Plans, with_columns
 from ts_tables.planning.plan import TablePlan, TakenBack, left_of
 from ts_tables.planning.work import Work
@@ -168,6 +170,25 @@ def _newest(
     found = merge(change, staged, plan.taken_back, stage, lambda tasks: results_of(engine, tasks))
     added = Added(found.files, found.replaced, late=0, valid_through=None)
     return added, _own(plan, change.opened.state), found.bytes
+
+
+def newest_without(
+    change: TableChange, work: Sequence[Work], hidden: Sequence[HiddenRows], engine: Engine, parsing: Parsing
+) -> tuple[Added, Parser]:
+    """Write all buckets of a table of newest records again without hidden rows; return what a commit adds.
+
+    A former record of a key is the newest one if the later ones are hidden, so the records are read again.
+
+    Args:
+        work: what the table has claimed of the partitions of these rows, as the archive shows it.
+        parsing: of the records, with the parser of the table's state and the refused records that are left out.
+    """
+    read, grown = _read([change], (), work, engine, parsing)
+    parsing = grown or parsing
+    staged = [each for result in read for each in result.files]
+    stage = _stage(change.opened.layout, parsing)
+    found = merge(change, staged, (), stage, lambda tasks: results_of(engine, tasks), hidden)
+    return Added(found.files, found.replaced, late=0, valid_through=None), parsing.parser
 
 
 def _read(

@@ -12,6 +12,7 @@ from ts_tables.files.parsed_columns import OWN_NAMES, parsed_schema
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser
 from ts_tables.planning.claimed import Claimed
+from ts_tables.planning.erased import Erased
 from ts_tables.planning.plan import TablePlan
 from ts_tables.targets import OpenedTable, Target
 from ts_tables.tasks import TaskResult
@@ -28,6 +29,10 @@ class Plans(Protocol):
 
     def claimed(self, state: TableState) -> Claimed:
         """Return what a table has claimed, as the archive shows it now."""
+        ...
+
+    def erased(self, state: TableState) -> Erased:
+        """Return what lists of erased offsets hide of a table's claims, beyond what it obeys."""
         ...
 
 

@@ -41,6 +41,8 @@ class RunSummary:
         marked_through: their end, in seconds since 1970; None without marks.
         changed_times: rows of a raw table whose time does not fit its column, which has the nearest one.
         held: rows of plain files that wait to be merged, after the last commit; 0 without one.
+        erased: records whose rows were deleted, because lists of erased offsets hide them.
+        erasing: sentences about partitions that do not obey their lists yet.
         seconds: of the run; `ts_tables.Tables.run` measures them.
     """
 
@@ -61,6 +63,8 @@ class RunSummary:
     marked_through: int | None = None
     changed_times: int = 0
     held: int = 0
+    erased: int = 0
+    erasing: tuple[str, ...] = ()
     seconds: float = 0.0
 
 

@@ -84,7 +84,7 @@ class Generation:
 def lacking(state: TableState, other: TableState) -> str:
     """Return what another generation lacks, for a message; empty if it lacks nothing.
 
-    It lacks offsets that it does not claim, and deletions of forgotten records.
+    It lacks offsets that it does not claim, and deletions of forgotten and of erased records.
 
     Args:
         state: of the generation in use.
@@ -102,6 +102,12 @@ def lacking(state: TableState, other: TableState) -> str:
                     count = sum(end - start for start, end in left)
                     found.append(f"{topic}-{number} {counted(count, 'offset')} from {left[0][0]} on")
                 deleted = {*claims.forgotten} - {*(() if known is None else known.forgotten)}
+                behind = [
+                    (name, number)
+                    for name, number in claims.obeyed
+                    if number > dict(() if known is None else known.obeyed).get(name, 0)
+                ]
+                found += [f"list {number} of the erased offsets of {name}" for name, number in behind]
                 if deleted:
                     found.append(
                         f"{topic}-{number} {counted(len(deleted), 'deletion')}, the first at offset {min(deleted)[0]}"

@@ -1,6 +1,6 @@
 """`Tables`: the entry of the Python API. It creates and runs the tables of a file, and reports how far they are."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -10,11 +10,12 @@ from typing import Any
 from ts_common.errors import DataLoss, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
-from ts_tables.claims.state import TableState, with_kept
+from ts_tables.claims.state import TableState, with_kept, with_least_obeyed
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
+from ts_tables.erasing import Obeyed, obey
 from ts_tables.forget import ForgetSummary, Offsets, forget
 from ts_tables.generations import CATALOG
 from ts_tables.iceberg.target import IcebergTarget
@@ -23,10 +24,10 @@ from ts_tables.opening import Opening, Parts
 from ts_tables.planning.plan import NothingNew, TablePlan, TakenBack
 from ts_tables.record_search import RecordSearch
 from ts_tables.replay import ReplaySummary, replay
-from ts_tables.retention_claims import claims_name, publish, withdraw
+from ts_tables.retention_claims import claims_name, left_in_files, publish, requested, withdraw
 from ts_tables.run import Pace, RunSummary, check_parser, run_once
 from ts_tables.status import Generation, TableStatus, lacking, partitions_of
-from ts_tables.targets import FilesLeft, OpenedTable, TableContents, TableMissing
+from ts_tables.targets import FilesLeft, OpenedTable, TableContents, TableMissing, Target
 from ts_tables.tasks import Engine
 from ts_tables.verify.deep import with_values
 from ts_tables.verify.run import Verification, verify
@@ -89,6 +90,7 @@ class Tables:
         summary, began = summary or RunSummary(), monotonic()
         try:
             parts = self._opening.parts_at_rest(name)
+            compared = self._obey_requests(parts, summary)
             rate = parts.definition.rate
             pace = None if rate is None else Pace(rate)
             run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace, parts.marking)
@@ -96,11 +98,51 @@ class Tables:
             if parts.marking is not None:
                 summary.marked, opened = announce(parts.target, opened, parts.marking, name)
                 summary.marked_through = parts.marking.end(opened.state)
-            claims = claims_name(parts.base, opened.state.generation)
-            publish(parts.planner.stores(opened.state), claims, opened.snapshot)
+            self._publish(parts, opened, compared)
         finally:
             summary.seconds = monotonic() - began
         return summary
+
+    def obey(self, name: str) -> Obeyed:
+        """Delete the rows of erased records from a table and from that of its refused records; return what was done.
+
+        A run does the same after a request to erase; this compares the table with each list in any case.
+
+        Raises:
+            as `ts_tables.erasing.obey`; ConfigurationError: the file has no such table.
+        """
+        parts = self._opening.parts_at_rest(name)
+        stores = parts.planner.stores(parts.target.open().state)
+        compared = {store.location: int(store.current_time()) * 1000 for store, _, _ in stores}
+        done = obey(parts.target, parts.planner, self._engine, parts.parsing)
+        self._publish(parts, parts.target.open(), compared)
+        return done
+
+    def _obey_requests(self, parts: Parts, summary: RunSummary) -> Mapping[str, int]:
+        """Make a table obey all lists if there is a request that it does not obey; return `compared` of `publish`."""
+        state = parts.target.open().state
+        compared = requested(parts.planner.stores(state), claims_name(parts.base, state.generation))
+        if compared:
+            done = obey(parts.target, parts.planner, self._engine, parts.parsing)
+            summary.erased, summary.erasing = done.records, done.notes
+        return compared
+
+    @staticmethod
+    def _publish(parts: Parts, opened: OpenedTable, compared: Mapping[str, int]) -> None:
+        """Write what a table needs and what it obeys into the archive."""
+        sides: list[tuple[Target, OpenedTable]] = [(parts.target, opened)]
+        state = opened.state
+        if parts.parsing is not None:
+            refused: OpenedTable = parts.parsing.refused.open()
+            sides.append((parts.parsing.refused, refused))
+            state = with_least_obeyed(state, refused.state)
+
+        def by_files(rows: Mapping[str, int]) -> Mapping[str, int]:
+            found = [target.obeyed_by_files(there, rows) for target, there in sides]
+            return {name: min(each.get(name, 0) for each in found) for name in rows}
+
+        claims = claims_name(parts.base, state.generation)
+        publish(parts.planner.stores(state), claims, opened.snapshot, by_files, compared)
 
     def forget(self, name: str, keys: Collection[str | bytes] = (), offsets: Sequence[Offsets] = ()) -> ForgetSummary:
         """Delete the rows of records from a table and from that of its refused records; return the number of records.
@@ -201,11 +243,25 @@ class Tables:
         parts = self._opening.parts_at_rest(name)
         state = parts.target.open().state
         partitions = tuple(partitions_of(state))
+        erasing, notes = self._erasing(parts, state)
         try:
             plan = parts.planner.plan(_planned(parts, state))
         except DataLoss as error:
-            return TableStatus(name, partitions, {}, (str(error),))
-        return TableStatus(name, partitions, plan.behind, plan.waits, plan.notes)
+            return TableStatus(name, partitions, {}, (str(error), *erasing), notes)
+        return TableStatus(name, partitions, plan.behind, (*plan.waits, *erasing), (*plan.notes, *notes))
+
+    @staticmethod
+    def _erasing(parts: Parts, state: TableState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return sentences about rows of erased records, and about files of former snapshots that have such."""
+        stores = [*parts.planner.stores(state)]
+        claims = claims_name(parts.base, state.generation)
+        findings: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
+        if requested(stores, claims):
+            findings = ("it can have rows of erased records: its next run deletes them, or `tables forget --erased`",)
+        if any(left_in_files(store, keys, claims) for store, keys, _ in stores):
+            notes = ("its former snapshots can have rows of erased records: let them expire by `tables compact`",)
+        return findings, notes
 
     def beginning(self, name: str) -> tuple[str, ...]:
         """Return a sentence for each partition whose first commit may be under way; empty if a run would fail.

@@ -7,12 +7,15 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.errors import OperatorError, StaleStateError
+from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import with_found
 from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
+from ts_tables.hidden_rows import HiddenRows
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
 from ts_tables.tasks import NewFiles
@@ -139,6 +142,12 @@ class OpenedTable(Protocol):
         """Return each file that can have rows of an entry."""
         ...
 
+    def files_meeting(
+        self, partition: TopicPartition, topic_id: str | None, offsets: ErasedOffsets
+    ) -> Sequence[TableFile]:
+        """Return each file that can have rows of a partition at some offsets, at least one, of any epoch."""
+        ...
+
     def partition_keys(self) -> Collection[Key]:
         """Return the partition keys of the files that readers see."""
         ...
@@ -237,6 +246,10 @@ class TableChange:
         """Add columns at the end of the table, of simple types; `schema` has all columns."""
         self.opened = self.opened.extended(schema)
 
+    def note_erased(self, before: Mapping[str, int], hidden: Sequence[HiddenRows], added: "Added") -> None:
+        """Note which files can have rows of erased records after the commit; arguments as of `Target.note_erased`."""
+        self.target.note_erased(self.opened, self._plan, before, hidden, added)
+
     def commit(self, state: TableState, added: "Added") -> Any:
         """Commit files with the state after them, remove what no commit has, and return the table as it is then.
 
@@ -297,6 +310,26 @@ class Target(Protocol):
 
     def commit(self, opened: Any, plan: str, state: TableState, added: Added) -> Landed:
         """Commit the files of a plan with the state after it; `TableChange` calls it."""
+        ...
+
+    def note_erased(
+        self, opened: Any, plan: str, before: Mapping[str, int], hidden: Sequence[HiddenRows], added: Added
+    ) -> None:
+        """Note which files can have rows of erased records after a commit, before it is sent.
+
+        Args:
+            before: the numbers of lists that all files obeyed so far, by name.
+            hidden: the rows that it deletes.
+            added: what it adds.
+        """
+        ...
+
+    def obeyed_by_files(self, opened: Any, /, rows: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the numbers of lists that all stored files obey, by name; remove files that nothing needs.
+
+        Args:
+            rows: the numbers of those that the table's rows obey.
+        """
         ...
 
     def mark(self, keys: Sequence[Key]) -> None:

@@ -98,7 +98,7 @@ def run_all(
         with record(name) as summary:
             found.run(name, summary)
         _print(name, summary, output)
-        warn_of(name, summary.lag, (*summary.waits, *summary.notes), output)
+        warn_of(name, summary.lag, (*summary.waits, *summary.notes, *summary.erasing), output)
         waiting.extend(summary.waits)
 
     failed = for_each(names, run, output, repeats=repeats)
@@ -165,6 +165,8 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
         f"{counted(done.commits, 'commit')}, {refused}{rewritten}{late}"
         f"{done.seconds:.1f} s; {counted(sum(done.lag.values()), 'offset')} behind{held}"
     )
+    if done.erased:
+        output.text(f"{name}: deleted the rows of {counted(done.erased, 'erased record')}")
     if done.changed_times:
         output.warn(
             f"{name}: {counted(done.changed_times, 'row')} with a timestamp that its column does not hold: the "
@@ -187,6 +189,7 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
                 "commits": done.commits,
                 "conflicts": done.conflicts,
                 "held_rows": done.held,
+                "erased_records": done.erased,
                 "removed_files": done.removed,
                 "valid_through": iso(done.valid_through),
                 "seconds": round(done.seconds, 3),

@@ -223,6 +223,10 @@ class PartitionKeys:
         """The directory of the topic's incarnation, as `Incarnation.directory`: without the partition's number."""
         return self.directory.rpartition("-")[0]
 
+    def name_in(self, cluster: "ClusterKeys") -> str:
+        """Return the name of the directory among those of a cluster: its path, if it is of another one."""
+        return self.directory if self.cluster == cluster else self.prefix.rstrip("/")
+
     @property
     def cache_objects(self) -> str:
         """The common prefix of all cache objects."""

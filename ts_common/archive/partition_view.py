@@ -74,6 +74,8 @@ class PartitionView:
             has what was acknowledged before, as far as that agent could ship it. None without a live tail.
         erased: the erased offsets of all its parts, from each directory's own list; also those that are hidden, and
             those from the next offset on.
+        lists: the name of each directory with a list of erased offsets, and the number of the list: that of the
+            directory, or its path if it is of another cluster.
     """
 
     keys: PartitionKeys
@@ -94,6 +96,7 @@ class PartitionView:
     tail: tuple[ReadRange, ...] = ()
     fresh: int | None = None
     erased: ErasedOffsets = NOTHING_ERASED
+    lists: tuple[tuple[str, int], ...] = ()
 
     @property
     def partition(self) -> TopicPartition:

@@ -23,7 +23,7 @@ from typing import Annotated, Final
 
 from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.object_keys import ClusterKeys, partition_of
-from ts_common.archive.stored_object import FieldKind, Presence, StoredObject, between
+from ts_common.archive.stored_object import FieldKind, Presence, StoredObject, between, limited
 from ts_common.store.contract import ObjectStore
 
 _DIRECTORY: Final = "claims/"
@@ -43,11 +43,12 @@ class ObeyedList:
     """Which lists of erased offsets of a partition's directory a table obeys.
 
     Attributes:
+        directory: its path, if it is of another cluster: a former place.
         rows: the greatest list whose records no row of the table has; 0 for none.
         files: the greatest list whose records no stored file has, of a former snapshot neither; 0 for none.
     """
 
-    directory: Annotated[str, FieldKind(_directory)]
+    directory: Annotated[str, limited(1000)]
     rows: Annotated[int, between(0, MAX_ERASED)]
     files: Annotated[int, between(0, MAX_ERASED)]
 
@@ -62,6 +63,8 @@ class TableClaims(StoredObject, expected="the claims of a table", most=16 << 20)
         time: milliseconds since the epoch, the clock of the run.
         needed_from: by directory of a partition, the first offset that the table has not claimed.
         erased: the lists of erased offsets that it obeys, sorted by directory.
+        compared: when its rows were last compared with all lists, milliseconds since the epoch by the store's clock, in
+            whole seconds; 0 for never.
     """
 
     table: str
@@ -69,6 +72,7 @@ class TableClaims(StoredObject, expected="the claims of a table", most=16 << 20)
     time: int
     needed_from: Annotated[Mapping[Annotated[str, FieldKind(_directory)], int], "partitions"]
     erased: Annotated[tuple[ObeyedList, ...], Presence.IF_SET] = ()
+    compared: Annotated[int, Presence.IF_SET] = 0
 
 
 def claims_key(keys: ClusterKeys, table: str) -> str:

@@ -12,7 +12,7 @@ The view of a partition without a commit is empty, because the end of its run is
 readers do about it (`ts_common.archive.commit_state`). The view of a commit without segments is a hole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -81,7 +81,8 @@ def open_view(
         found = catalog.commit, catalog.commit_etag
         catalog = replace(read_catalog(store, catalog.keys, found), former=catalog.former)
         view = _open_own(store, catalog, known, damaged)
-    view = replace(view, erased=_joined(catalog.former, formerly, erased)) if erased or any(formerly) else view
+    if erased or any(formerly):
+        view = replace(view, erased=_joined(catalog.former, formerly, erased), lists=tuple(_lists(catalog)))
     if not catalog.former or view.state.is_loss:
         return view
     if view.sealed:
@@ -107,6 +108,13 @@ def _joined(places: Iterable[FormerPlace], formerly: Iterable[ErasedOffsets], ow
         runs += erased.between(start, place.end)
         start = place.end
     return ErasedOffsets.ascending([*runs, *own.between(start, MAX_INT64)])
+
+
+def _lists(catalog: PartitionCatalog) -> Iterator[tuple[str, int]]:
+    """Yield the name and the number of the list of each directory of a view."""
+    for each in (*(place.catalog for place in catalog.former), catalog):
+        if each.erased_number:
+            yield each.keys.name_in(catalog.keys.cluster), each.erased_number
 
 
 def _chain_of(

@@ -31,13 +31,15 @@ sum of their digests. The claims contain these offsets again, with the records o
 `ts_tables.marks` describes.
 
 `forgotten` has claimed records whose rows were deleted on purpose: offset and digest of each.
+
+`obeyed` has the number of the list of erased offsets that all rows obey, by the name of each directory.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Self
 
-from ts_common.archive.commit import LINEAGE
+from ts_common.archive.commit import LINEAGE, MAX_ERASED
 from ts_common.archive.epoch_history import EPOCHS
 from ts_common.archive.read_log import ReadLog
 from ts_common.archive.stored_object import (
@@ -73,6 +75,7 @@ def _column(value: object) -> FoundColumn:
 _COLUMN: Final = kind_of(tuple[_Long, _Long, _Long])
 _Column = Annotated[FoundColumn, FieldKind(_column, list)]
 
+Lists = tuple[tuple[_Long, Annotated[int, between(1, MAX_ERASED)]], ...]  # numbers by name
 Forgotten = dict[tuple[TopicPartition, str | None], dict[int, set[bytes]]]  # digests by topic id and offset
 
 
@@ -132,6 +135,7 @@ class PartitionClaims(StoredObject):
         kept: rows of earlier logs.
         forgotten: claimed records whose rows were deleted on purpose: offset, and digest in hexadecimal digits.
         passed: the latest hour or day of a row, as its number since 1970, of a table with marks.
+        obeyed: the lists of erased offsets whose records it has no row of, as of `PartitionView.lists`.
     """
 
     start: Annotated[int, "from"]
@@ -142,6 +146,7 @@ class PartitionClaims(StoredObject):
     kept: Annotated[tuple[Kept, ...], Presence.IF_SET] = ()
     forgotten: Annotated[tuple[tuple[int, _Digest], ...], Presence.IF_SET] = ()
     passed: Annotated[int | None, Presence.IF_SET] = None
+    obeyed: Annotated[Lists, Presence.IF_SET] = ()
 
     @classmethod
     def from_fields(cls, content: Mapping[str, Any], **given: object) -> Self:
@@ -181,6 +186,11 @@ class PartitionClaims(StoredObject):
     def claims(self) -> tuple[tuple[int, int], ...]:
         """The claimed ranges `[from, to)`, ascending and disjoint."""
         return without((self.start, self.end), ((hole.start, hole.end) for hole in self.holes), self.lost)
+
+    def obeys(self, lists: Lists) -> bool:
+        """Return whether no row is one that a list hides."""
+        known = dict(self.obeyed)
+        return all(known.get(name, 0) >= number for name, number in lists)
 
     def below(self, end: int) -> "PartitionClaims":
         """Return the claims below an offset."""
@@ -270,7 +280,8 @@ class TableState(StoredObject, expected="the state of a table", most=MOST_BYTES,
                 replace(
                     each,
                     partitions={
-                        n: replace(one, kept=(), forgotten=(), passed=None) for n, one in each.partitions.items()
+                        n: replace(one, kept=(), forgotten=(), passed=None, obeyed=())
+                        for n, one in each.partitions.items()
                     },
                 )
                 for each in incarnations
@@ -308,6 +319,13 @@ class TableState(StoredObject, expected="the state of a table", most=MOST_BYTES,
     def incarnation(self, topic: str, directory: str) -> IncarnationState | None:
         """Return the claims of an incarnation; None without any."""
         return next((each for each in self.topics.get(topic, ()) if each.directory == directory), None)
+
+    def with_partition(self, topic: str, directory: str, number: int, changed: PartitionClaims) -> "TableState":
+        """Return the state with other claims of a partition of an incarnation that it has."""
+        known = self.incarnation(topic, directory)
+        if known is None:
+            raise AssertionError(f"the table has no claims of {directory}")
+        return self.with_incarnation(topic, replace(known, partitions={**known.partitions, number: changed}))
 
     def with_incarnation(self, topic: str, changed: IncarnationState) -> "TableState":
         """Return the state with other claims of an incarnation; a new one is the last of its topic."""
@@ -355,7 +373,22 @@ def _own(state: PartitionClaims, own: TableState, topic: str, directory: str, nu
     known = None if incarnation is None else incarnation.partitions.get(number)
     if known is None:
         return replace(state, kept=(), forgotten=(), passed=None)
-    return replace(state, kept=known.kept, forgotten=known.forgotten, passed=known.passed)
+    return replace(state, kept=known.kept, forgotten=known.forgotten, passed=known.passed, obeyed=known.obeyed)
+
+
+def with_least_obeyed(state: TableState, other: TableState) -> TableState:
+    """Return a state with the lists that both tables of a pair obey."""
+    for topic, incarnations in state.topics.items():
+        for each in incarnations:
+            there = other.incarnation(topic, each.directory)
+            for number, known in each.partitions.items():
+                theirs = dict(
+                    () if there is None or number not in there.partitions else there.partitions[number].obeyed
+                )
+                least = tuple((name, min(at, theirs[name])) for name, at in known.obeyed if name in theirs)
+                if least != known.obeyed:
+                    state = state.with_partition(topic, each.directory, number, replace(known, obeyed=least))
+    return state
 
 
 def with_kept(state: TableState, other: TableState | None) -> TableState:

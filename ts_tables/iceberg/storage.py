@@ -4,6 +4,7 @@
 
     <table>/data/<plan>/<number>-<random>.parquet    data files of a plan; no name is used twice
     <table>/_ts/plans/<plan>.json                    a plan that may have left files; put before its first one
+    <table>/_ts/erased/<plan>.json                   files with erased rows (`ts_tables.iceberg.erased_files`)
     <table>/_ts/state-<plan>.json.zstd                a state that is too large for a summary
 
 `remove_orphan_files` of Spark ignores paths that begin with `_`.
@@ -33,6 +34,7 @@ from ts_tables.files.raw_columns import OFFSET, PARTITION
 from ts_tables.iceberg.data_files import FileDescriber
 
 _PLANS: Final = "_ts/plans"
+_ERASED: Final = "_ts/erased"
 _PLAN_BYTES: Final = 4096
 _PLAN: Final = re.compile(r"[0-9a-f]{16}")  # an id is a part of paths
 
@@ -167,6 +169,23 @@ class TableFiles:
         """Return the paths of manifests and manifest lists that a plan's commits wrote."""
         prefix = f"{plan[:8]}-{plan[8:12]}-{plan[12:16]}-"  # of the UUID that the names contain
         return [self._path(info) for info in self._list("metadata") if prefix in info.base_name]
+
+    def note_erased(self, plan: str, content: bytes) -> None:
+        """Put the note of a plan about files with erased rows."""
+        with self._io.new_output(f"{self._location}/{_ERASED}/{plan}.json").create(overwrite=True) as stream:
+            stream.write(content)
+
+    def erased(self, most: int) -> Iterator[tuple[str, str, bytes]]:
+        """Yield plan, path and up to `most` bytes and one of each note about files with erased rows."""
+        for info in self._list(_ERASED):
+            plan = info.base_name.removesuffix(".json")
+            if _PLAN.fullmatch(plan):
+                with self._io.new_input(self._path(info)).open() as stream:
+                    yield plan, self._path(info), stream.read(most + 1)
+
+    def end_erased(self, plan: str) -> None:
+        """Remove the note of a plan about files with erased rows."""
+        self.remove(f"{self._location}/{_ERASED}/{plan}.json")
 
     def states(self) -> list[str]:
         """Return the paths of states."""

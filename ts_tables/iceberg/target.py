@@ -11,15 +11,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.errors import CorruptData, OperatorError, TieredStorageError
+from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
+from ts_tables.hidden_rows import HiddenRows
 from ts_tables.iceberg.catalogs import check_layout, create_table, iceberg_schema, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
 from ts_tables.iceberg.commit import Committed, commit, load
 from ts_tables.iceberg.data_files import FileDescriber
+from ts_tables.iceberg.erased_files import Bounds, left_of_erased, note_erased, plan_of
 from ts_tables.iceberg.head import Check, HeadFinding, check, last_known, read_head, summary_of
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
 from ts_tables.iceberg.transaction import HEAD, SnapshotChange, changed_columns, with_columns
@@ -110,6 +114,17 @@ class Opened:
                 taken_back.partition.partition,
                 (taken_back.start, taken_back.end),
             )
+            self.replaceable |= {each.file_path: each for each in found}
+            return self._readable(found)
+
+    def files_meeting(self, partition: TopicPartition, topic_id: str | None, offsets: ErasedOffsets) -> list[TableFile]:
+        """Return each file that can have rows of a partition at some offsets; none has the topic's id."""
+        del topic_id
+        with calling(f"table {'.'.join(self.table.name())}"):
+            span = offsets.starts[0], offsets.ends[-1]
+            found = files_between(self.table, partition.topic, partition.partition, span)
+            bounds = Bounds.of(self.table.schema())
+            found = [each for each in found if bounds.meet(each, partition.partition, offsets)]
             self.replaceable |= {each.file_path: each for each in found}
             return self._readable(found)
 
@@ -340,6 +355,35 @@ class IcebergTarget(Target):
         columns = changed_columns(opened.table, opened.describer.schema.fields)
         change = SnapshotChange(files, removed, summary, plan, opened.table.metadata.current_snapshot_id, columns)
         return self._landed(commit(self._catalog, self._name.name, change, opened.head, self._accept), state)
+
+    def note_erased(
+        self, opened: Opened, plan: str, before: Mapping[str, int], hidden: Sequence[HiddenRows], added: Added
+    ) -> None:
+        """Note the files of former snapshots that can have rows of erased records; as `Target.note_erased`.
+
+        Raises:
+            AccessDenied, StoreUnavailable: from the store.
+        """
+        with calling(f"table {self._name}"):
+            note_erased(opened.table, plan, before, hidden, added.replaced)
+
+    def obeyed_by_files(self, opened: Opened, /, rows: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the numbers of lists that all files obey, also of former snapshots.
+
+        The deleting snapshot has statistics of the files that it deletes, so another one follows it.
+
+        Raises:
+            HeadMoved, OperatorError, CorruptData, AccessDenied, StoreUnavailable, OutcomeUnknown: as `adopt`.
+        """
+        with calling(f"table {self._name}"):
+            pending = left_of_erased(opened.table)
+            head = None if opened.head is None else opened.table.metadata.snapshot_by_id(opened.head)
+        if head is not None and plan_of(head) in pending:
+            self.adopt(opened)
+        numbers = dict(rows)
+        for former in pending.values():
+            numbers |= {name: min(numbers[name], number) for name, number in former.items() if name in numbers}
+        return numbers
 
     def mark(self, keys: Sequence[Key]) -> None:
         """Do nothing: the state has the mark, and readers of Iceberg see no directory."""

@@ -8,6 +8,7 @@ from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
+from ts_tables.hidden_rows import HiddenRows
 from ts_tables.latest.tasks import NewestTask, by_key
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import TakenBack
@@ -37,6 +38,7 @@ def merge(
     removed: Sequence[TakenBack],
     stage: Layout,
     run_tasks: Callable[[Sequence[Task]], Sequence[TaskResult]],
+    hidden: Sequence[HiddenRows] = (),
 ) -> Merged:
     """Write the touched buckets again.
 
@@ -44,10 +46,11 @@ def merge(
         staged: new rows, as `ts_tables.latest.tasks.Staging.describe` returns them.
         removed: rows that an election removed from the log.
         stage: the layout of staged files.
+        hidden: rows that lists of erased offsets hide; any bucket can have some.
     """
     opened = cast("OpenedBuckets", change.opened)
     existing, new = opened.buckets(), by_key(staged)
-    touched = {*new}
+    touched = {*new, *existing} if hidden else {*new}
     for each in removed:
         paths = {file.path for file in opened.files_with(each)}
         touched |= {key for key, files in existing.items() if any(file.path in paths for file in files)}
@@ -60,6 +63,7 @@ def merge(
             opened.layout,
             stage,
             change.files(()),
+            tuple(hidden),
         )
         for key, files in zip(sorted(touched), before, strict=True)
     ]

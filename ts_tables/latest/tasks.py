@@ -13,6 +13,7 @@ from ts_tables.files.parsed_columns import TOPIC
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 from ts_tables.files.reading import TableFile
+from ts_tables.hidden_rows import HiddenRows, either
 from ts_tables.parsers.changes import IS_DELETED, KEY
 from ts_tables.planning.plan import TakenBack
 from ts_tables.tasks import NewFiles, TaskResult, is_of, written_again
@@ -49,6 +50,7 @@ class NewestTask:
         existing: files of the bucket.
         staged: files of new rows of the bucket, with `_is_deleted`.
         removed: rows that an election removed from the log.
+        hidden: rows that lists of erased offsets hide.
         stage: of the staged ones.
         files: opens and describes new ones.
     """
@@ -59,6 +61,7 @@ class NewestTask:
     layout: Layout
     stage: Layout
     files: NewFiles
+    hidden: tuple[HiddenRows, ...] = ()
 
     def __call__(self) -> TaskResult:
         """Read the files, and write the newest row of each key.
@@ -77,7 +80,7 @@ class NewestTask:
     def _before(self) -> Iterator[pa.RecordBatch]:
         for file in self.existing:
             for rows in file.rows(self.layout.schema, optional=self.layout.optional):
-                stays = np.ones(rows.num_rows, bool)
+                stays = ~either(rows, self.hidden).to_numpy(zero_copy_only=False)
                 for each in self.removed:
                     stays &= ~is_of(rows, each).to_numpy(zero_copy_only=False)
                 left = rows.filter(pa.array(stays))

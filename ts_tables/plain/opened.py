@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ts_common.archive.erased_offsets import ErasedOffsets
+from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import RECORD_FORMATS, Layout
 from ts_tables.files.partitioning import Key
@@ -80,6 +82,17 @@ class OpenedFiles:
                 (one.partition, one.topic_id) == (taken_back.partition, taken_back.topic_id)
                 and one.start < taken_back.end
                 and one.end > taken_back.start
+                for one in each.covers
+            )
+        ]
+
+    def files_meeting(self, partition: TopicPartition, topic_id: str | None, offsets: ErasedOffsets) -> list[TableFile]:
+        """Return each file that can have rows of a partition at some offsets."""
+        return [
+            self._readable(each, each.crc32c)
+            for each in self._files
+            if any(
+                (one.partition, one.topic_id) == (partition, topic_id) and offsets.meets(one.start, one.end)
                 for one in each.covers
             )
         ]

@@ -1,6 +1,6 @@
 """A table of plain files as the target of runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from ts_common.errors import CorruptData, OperatorError, TieredStorageError
+from ts_common.errors import CorruptData, ObjectNotFound, OperatorError, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_common.store.shared_stores import shared_store
 from ts_common.wording import counted
@@ -16,6 +16,7 @@ from ts_tables.claims.state import TableState
 from ts_tables.files.file_names import MOST_BYTES, FileNames
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout
 from ts_tables.files.partitioning import Key
+from ts_tables.hidden_rows import HiddenRows
 from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, file_of
 from ts_tables.plain.holding import Holding
 from ts_tables.plain.ledger import Ledger, staged_plans
@@ -187,6 +188,32 @@ class PlainTarget(Target):
         after = self._ledger.commit(contents, entry)
         self._copied |= {each.staged for each in entry.shown} | {each.path for each in contents.held}
         return Landed(self._opened(after))
+
+    def note_erased(
+        self, opened: OpenedFiles, plan: str, before: Mapping[str, int], hidden: Sequence[HiddenRows], added: Added
+    ) -> None:
+        """Do nothing: the list of files has those that were removed."""
+
+    def obeyed_by_files(self, _opened: OpenedFiles, /, rows: Mapping[str, int]) -> Mapping[str, int]:
+        """Return what the rows obey, or nothing while the store has a removed file, or one in staging.
+
+        Raises:
+            CorruptData, AccessDenied, StoreUnavailable: from the store.
+        """
+        self.clean()
+        contents = self._ledger.read().contents
+        needed = {each.path for each in contents.held}
+        for prefix, began, _ in staged_plans(self._store, contents.generation):
+            if began < contents.number and any(each.key not in needed for each in self._store.list(prefix)):
+                return {}
+        return {} if any(map(self._has, (path for path, _ in contents.removed))) else rows
+
+    def _has(self, key: str) -> bool:
+        try:
+            self._store.head(key)
+        except ObjectNotFound:
+            return False
+        return True
 
     def mark(self, keys: Sequence[Key]) -> None:
         """Put `_SUCCESS` into the directories of partition keys.

@@ -9,6 +9,7 @@ from ts_common.archive.plan import Hole
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import some
 from ts_reader.following.commit_snapshot import Observer
 from ts_reader.following.ends import PartitionEnd
 from ts_reader.query.bounds import loss_of
@@ -102,6 +103,9 @@ def _claimed(
         first = min([parted, *(kept.start for kept in known.kept if kept.end > parted)])
         skip(first, max([known.end, *(kept.end for kept in known.kept)]), "were removed from the log by an election")
     skip(last, parted, "are above the end of the commit")
+    if not known.obeys(view.lists) and view.erased.meets(known.start, known.end):
+        lists = some(f"{name} (list {number})" for name, number in view.lists)
+        notes.append(f"{keys.partition}: rows of erased records of {lists} are in the table until its next run")
     withheld = _withheld(known)
     low = max(known.start, view.start)
     noted = {(hole.start, hole.end) for hole in known.holes}

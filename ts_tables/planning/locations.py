@@ -12,6 +12,7 @@ from ts_reader.query.query import Query, settled
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.planning.claimed import Claimed
+from ts_tables.planning.erased import Erased
 from ts_tables.planning.plan import Begins, Planner, TablePlan
 
 _T = TypeVar("_T")
@@ -60,6 +61,11 @@ class LocatedPlanner:
             skipped={each: ranges for part in parts for each, ranges in part.skipped.items()},
             notes=tuple(note for part in parts for note in part.notes),
         )
+
+    def erased(self, state: TableState) -> Erased:
+        """Return what lists of erased offsets hide of a table's claims, beyond what it obeys."""
+        parts = [planner.erased(there) for planner, there in self._by_location(state)]
+        return Erased(_chained(part.claims for part in parts), _chained(part.notes for part in parts))
 
     def stores(self, state: TableState) -> Iterator[tuple[ObjectStore, ClusterKeys, TableState]]:
         """Yield the store of each location and its keys, with the state of its topics."""

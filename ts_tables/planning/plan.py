@@ -26,6 +26,7 @@ from ts_tables.claims.advance import ClaimStep, OnLost, OnTakenBack, Policy, See
 from ts_tables.claims.state import IncarnationState, PartitionClaims, TableState, without
 from ts_tables.planning.claimable import Claimable, ClaimablePartitions, known_of, seen_of
 from ts_tables.planning.claimed import Claimed, claimed_of
+from ts_tables.planning.erased import Erased, erased_of
 from ts_tables.planning.work import Covered, Work
 
 Begins = Callable[[TopicPartition], int | None]
@@ -245,6 +246,11 @@ class Planner:
         self._check(state)
         return claimed_of(self.store, self._query, self._observer, state)
 
+    def erased(self, state: TableState) -> Erased:
+        """Return what lists of erased offsets hide of a table's claims, beyond what it obeys; raise as `claimed`."""
+        self._check(state)
+        return erased_of(self.store, self._query, self._observer, state)
+
     def _start(self, view: PartitionView, state: TableState) -> int:
         """Return where a table without claims of a directory begins: above former places that it has claimed."""
         claimed = (
@@ -358,7 +364,10 @@ def _with_step(state: TableState, planned: _Planned) -> TableState:
     one = planned.claimable
     topic, number = one.partition.topic, one.partition.partition
     known = state.incarnation(topic, one.directory) or IncarnationState(one.directory, one.topic_id)
-    return state.with_incarnation(topic, replace(known, partitions={**known.partitions, number: planned.step.state}))
+    claims = planned.step.state
+    if number not in known.partitions and planned.view is not None:
+        claims = replace(claims, obeyed=planned.view.lists)  # later lists have all offsets of these
+    return state.with_incarnation(topic, replace(known, partitions={**known.partitions, number: claims}))
 
 
 def _waiting(planned: _Planned) -> str:
@@ -392,3 +401,8 @@ class NothingNew:
         """Return nothing: no row is read again."""
         del state
         return Claimed((), {}, ())
+
+    def erased(self, state: TableState) -> Erased:
+        """Return nothing: no row is hidden."""
+        del state
+        return Erased()

@@ -1,7 +1,7 @@
 """Commands of `tsctl tables` that change what a table has: mended parsers, deletions, generations."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from tsctl.table_arguments import (
     open_tables,
 )
 from tsctl.table_runs import for_each
+
+if TYPE_CHECKING:
+    from ts_tables.erasing import Obeyed
 
 
 def replay_quarantine(
@@ -65,11 +68,17 @@ def forget(
             show_default=False,
         ),
     ] = None,
+    erased: Annotated[
+        bool, typer.Option("--erased", help="The records that tsctl erase hides; each run does this after a request.")
+    ] = False,
     file: FileOption = None,
     settings: SetOption = None,
     workers: WorkersOption = None,
 ) -> None:
-    """Delete the rows of given keys or offsets from a table, and note it there. The archive has the records still."""
+    """Delete the rows of given keys or offsets from a table, and note it there. The archive has the records still.
+
+    With --erased delete the rows of erased records. Exit code 1: some can be left.
+    """
     output = Output(as_json=False)
     found = open_tables(file, settings, [name], workers, output)
     problems: list[str] = []
@@ -85,15 +94,26 @@ def forget(
             ranges.append(offsets_of(text))
         except ValueError as error:
             problems.append(f"--offsets {error}")
-    if not problems and not chosen and not ranges:
-        problems.append("--key or --offsets is needed")
+    if not problems and bool(chosen or ranges) == erased:
+        problems.append("--key, --offsets or --erased: give keys and offsets, or --erased")
     if problems:
         raise ConfigurationError("command line", problems)
+    if erased:
+        obeyed = found.obey(name)
+        output.text(f"{name}: deleted the rows of {counted(obeyed.records, 'erased record')}; {_lists(obeyed)}")
+        for sentence in obeyed.notes:
+            output.warn(f"{name}: {sentence}")
+        end(None, is_finding=bool(obeyed.notes))
+        return
     done = found.forget(name, chosen, ranges)
     for sentence in done.notes:
         output.text(f"{name}: {sentence}")
     if done.records or not done.notes:
         output.text(f"{name}: deleted the rows of {counted(done.records, 'record')}; the archive still has them")
+
+
+def _lists(obeyed: "Obeyed") -> str:
+    return f"{counted(obeyed.partitions, 'partition')} had a greater list"
 
 
 def generations(

@@ -65,7 +65,7 @@ def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
             if _has_objects(store, cluster, keys):
                 found.append(Place(keys, keys.directory, directory == newest))
                 former = _former(store, keys, restored, elsewhere)
-                found += [Place(each, _name(cluster, each), is_newest=False) for each in former]
+                found += [Place(each, each.name_in(cluster), is_newest=False) for each in former]
     ids = frozenset(each.topic_id for each in incarnations.entries if each.directory == newest)
     once = {place.keys.prefix: place for place in reversed(found)}  # a former place can be an older incarnation
     return Places(store, tuple(reversed(once.values())), ids, frozenset(elsewhere))
@@ -98,7 +98,3 @@ def _former(
             raise CorruptData(f"{key}: former places of {keys.partition} form a circle, or are more than {_MOST}")
         seen.add(keys.prefix)
         yield keys
-
-
-def _name(cluster: ClusterKeys, keys: PartitionKeys) -> str:
-    return keys.directory if keys.cluster == cluster else keys.prefix.rstrip("/")

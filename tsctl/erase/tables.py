@@ -42,15 +42,15 @@ def _remaining(claims: TableClaims, wanted: Mapping[str, int]) -> Iterator[Remai
     in_rows, in_files = list[str](), list[str]()
     for directory, number in sorted(wanted.items()):
         there = obeyed.get(directory)
-        if there is None and directory not in claims.needed_from:
+        if not number or (there is None and directory not in claims.needed_from):
             continue
         if there is None or there.rows < number:
             in_rows.append(f"{directory} (list {number})")
         elif there.files < number:
             in_files.append(f"{directory} (list {number})")
     if in_rows:
-        reason = f"its rows can have records of {some(in_rows, _SHOWN)}; its next run deletes them, or tsctl"
-        yield Remains(Surface.TABLE, claims.table, f"{reason} tables forget --erased")
+        reason = f"its rows can have records of {some(in_rows, _SHOWN)}; its next run deletes them"
+        yield Remains(Surface.TABLE, claims.table, f"{reason}, or tsctl tables forget NAME --erased")
     if in_files:
         reason = f"its rows lack the records of {some(in_files, _SHOWN)}, and files of former snapshots can have them"
         yield Remains(Surface.TABLE, claims.table, f"{reason}: tsctl tables compact expires these")
