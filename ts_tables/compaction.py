@@ -9,7 +9,8 @@ Runs may commit at any time. A run that commits before the tag moves has moved t
 before that and commits later is refused, as the second one of two runs.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from time import time
 from typing import Final, Protocol
 
@@ -61,6 +62,17 @@ class Compaction:
     expired: Expired
     files: int
     bytes: int
+
+
+def together(done: Sequence[Compaction]) -> Compaction:
+    """Return what the compactions of a table and of that of its refused records did."""
+    rewritten, expired = [each.rewritten for each in done], [each.expired for each in done]
+    return Compaction(
+        Rewritten(*(sum(getattr(each, field.name) for each in rewritten) for field in fields(Rewritten))),
+        Expired(*(sum(getattr(each, field.name) for each in expired) for field in fields(Expired))),
+        sum(each.files for each in done),
+        sum(each.bytes for each in done),
+    )
 
 
 class Procedures(Protocol):

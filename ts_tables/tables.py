@@ -11,7 +11,7 @@ from ts_common.errors import DataLoss, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
 from ts_tables.claims.state import TableState, with_kept, with_least_obeyed
-from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
+from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact, together
 from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
@@ -333,6 +333,8 @@ class Tables:
     ) -> Compaction:
         """Rewrite the small files of a table by Spark, then expire snapshots; return what was done.
 
+        The same is done with the table of its refused records.
+
         Args:
             expire_after: age in seconds of the snapshots that expire.
             retain_last: so many snapshots stay, however old they are.
@@ -352,8 +354,13 @@ class Tables:
             raise OperatorError(f"table {name} has plain files: Spark does not compact them")
         target.open()  # a table that is missing, or that fails, is found before Spark starts
         session = open_session(settings) if spark is None else spark
-        procedures = SparkProcedures(session, CATALOG, target.catalog_properties, settings, parts.place.split("."))
-        return compact(target, procedures, expire_after, retain_last)
+        done = []
+        for each in (target, *(() if parts.parsing is None else (parts.parsing.refused,))):
+            assert isinstance(each, IcebergTarget)  # noqa: S101  (refused records have the format of their table)
+            procedures = SparkProcedures(session, CATALOG, each.catalog_properties, settings, each.name)
+            done.append(compact(each, procedures, expire_after, retain_last))
+        self._publish(parts, target.open(), {})
+        return together(done)
 
     def is_plain(self, name: str) -> bool:
         """Return whether a table has plain files.

@@ -14,6 +14,7 @@ import pytest
 
 from tests.erased.canary import GONE, STAY, Canary, canary, log_of, put_erased
 from tests.made_archive import MadeArchive
+from tests.matrix import cases
 from tests.tables.made_tables import MadeTable, verified
 from tests.tables.test_latest import Latest
 from tests.tables.test_parsed_tables import NAME, Made
@@ -113,7 +114,7 @@ def expire(table: Made) -> None:
         found.maintenance.expire_snapshots().by_ids(others).commit()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", cases(KINDS, quick=["refused", "held", "latest"]))
 def test_a_run_deletes_the_rows_and_after_expiry_no_byte_is_left(tmp_path: Path, kind: str) -> None:
     """The request stays open until the table wrote that; rows of others stay, and so does what `verify` compares."""
     person = canary(tmp_path / "archive")

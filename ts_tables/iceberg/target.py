@@ -213,6 +213,11 @@ class IcebergTarget(Target):
         self._catalog: Catalog = open_catalog(table.catalog, table.properties)
 
     @property
+    def name(self) -> tuple[str, ...]:
+        """Namespace and name of the table in the catalog."""
+        return self._name.name
+
+    @property
     def catalog_properties(self) -> dict[str, str]:
         """The properties of the catalog, with those of pyiceberg's own file and of the catalog's server."""
         return {key: str(value) for key, value in self._catalog.properties.items()}

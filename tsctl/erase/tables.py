@@ -1,4 +1,4 @@
-"""The tables that still have rows of a list, by what each wrote into `claims/` (erase rule 8)."""
+"""The tables that still have rows of a list, by what each wrote into `claims/` (table rule 4)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

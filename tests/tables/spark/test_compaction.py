@@ -9,9 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.common.log_format.build import batch, record
+from tests.erased.canary import put_erased
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.tables.iceberg.test_commit import run
 from tests.tables.made_tables import NAME, MadeTable
+from tests.tables.test_parsed_tables import NAME as NAME_OF_MADE
+from tests.tables.test_parsed_tables import Made
 from tests.tsctl.running import runner
 from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
@@ -22,6 +25,7 @@ from ts_tables.iceberg.head import HeadFinding, check, read_head
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.targets import HeadMoved
 from ts_tables.verify.run import verify
+from tsctl.erase.tables import remaining_in_tables
 
 DAY_MS = 86_400_000
 
@@ -232,3 +236,24 @@ def test_a_run_that_planned_before_the_tag_moved_is_refused(spark: SparkSession,
         run(table, target)
     assert table.run().records == 50
     assert differences(table) == (450, (), ())
+
+
+@pytest.mark.full
+def test_a_compaction_ends_an_erasure(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the table and of its refused records: both files from before the run are removed, and `claims/` has it."""
+    archive = MadeArchive(tmp_path / "archive")
+    parser = {"type": "json", "columns": {"id": "long"}}
+    made = Made(archive, tmp_path / "lake", "iceberg", {"parser": parser})
+    values = [b'{"id":1}', b"canary-5d0c91f2"] * 10
+    made.put_values(0, values)
+    made.tables.create(NAME_OF_MADE)
+    made.tables.run(NAME_OF_MADE)
+    put_erased(archive.store, archive.partition("t"), [(0, 2, 0), (5, 6, 0)])
+    assert made.tables.obey(NAME_OF_MADE).records == 3
+    assert len([*remaining_in_tables(archive.store, archive.keys, {"t-0": 1})]) == 1
+    made.tables.compact(NAME_OF_MADE, expire_after=0, spark=spark)
+    assert [*remaining_in_tables(archive.store, archive.keys, {"t-0": 1})] == []
+    assert made.select("select count(*) from {}") == [(9,)]
+    assert made.select("select count(*) from {}", "_quarantine") == [(8,)]
+    assert len([*(tmp_path / "lake").rglob("*.parquet")]) == 2
+    assert made.tables.verify(NAME_OF_MADE).differences == ()
