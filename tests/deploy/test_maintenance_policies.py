@@ -365,6 +365,40 @@ def test_an_eraser_rewrites_and_removes_and_changes_nothing_else(
     )
 
 
+def test_a_version_eraser_deletes_earlier_versions_and_no_object(
+    store_as: As, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The eraser, which removes objects, may delete no version, and the other way round."""
+    store = store_as("uploader")
+    archive = archive_of_one_topic("twice")
+    keys = archive.partition("twice")
+    first, second = (keys.segment(SegmentName(base)) for base in (0, 1))
+    archive.store.close()
+    store.put(KEYS.ends_of(1), Ends(1, 1, {}, "0.4.0", FORMATS).encode())
+    offsets = tmp_path / "offsets"
+    offsets.write_text("twice-0 0\n")
+    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    terms = ["--topic", "twice", "--offsets", str(offsets), "--reference", "r", "--due", "2090-01-31"]
+    versions = ["erase", "versions", "--grace", "0s", "--json", *place]
+    store_as("eraser")
+    assert run_tsctl(["erase", "add", "case-2", *terms, *place]) == ExitCode.FINE, capfd.readouterr()
+    for _ in range(2):
+        assert run_tsctl(["erase", "run", "--topic", "twice", "--grace", "0s", *place]) == ExitCode.FINE
+    assert run_tsctl(versions) == ExitCode.REFUSED
+    assert re.search(
+        r"allow this identity s3:(ListBucketVersions|GetObjectVersion|DeleteObjectVersion)", capfd.readouterr().err
+    )
+    store = store_as("version-eraser")
+    assert run_tsctl(versions) == ExitCode.FINE, capfd.readouterr()
+    (found,) = (each for each in json.loads(capfd.readouterr().out)["versions"] if each["key"] == first)
+    assert (found["did"], found["partition"]) == ("removed", "twice-0")
+    assert [each.is_delete_marker for each in store.versions(first) or ()] == [True]
+    assert not any(map(removed, (second, keys.commit, keys.log_start, KEYS.layout, f"{KEYS.erasures}case-2.json")))
+    for key in (second, first, keys.log_start, KEYS.hold("h"), f"{KEYS.erasures}case-2.done.json"):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x", condition=IfAbsent())
+
+
 def test_a_sealer_signs_and_an_auditor_verifies_and_neither_changes_anything_else(
     store_as: As, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -405,6 +439,7 @@ def test_holds_and_runs_are_put_only_if_absent() -> None:
         ("hold-remover", "LeaveTraces"),
         ("holder", "SetHolds"),
         ("sealer", "PutSeals"),
+        ("version-eraser", "PutEvidence"),
     )
     for name, sid in named:
         (found,) = (each for each in json.loads(document(f"iam/{name}.json"))["Statement"] if each["Sid"] == sid)

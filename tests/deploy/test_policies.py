@@ -250,7 +250,7 @@ def test_tables_may_write_their_claims_and_nothing_else(store_as: As, tmp_path: 
 
 
 def test_no_policy_allows_more_than_it_names() -> None:
-    """No action by a pattern, no resource `*`; the collector deletes segments, agents packs, the restorer versions."""
+    """No action by a pattern, no resource `*`; the collector deletes segments, agents packs, the restorer markers."""
     known = (
         "auditor",
         "collector",
@@ -273,6 +273,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
         "uploader",
         "uploader-kms",
         "uploader-object-lock",
+        "version-eraser",
     )
     assert tuple(POLICIES) == known
     for name in POLICIES:
@@ -293,6 +294,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
                     ("tables", "KeepClaimsOfTables"),
                     ("uploader", "RemovePacksOfTheLiveTail"),
                     ("restorer", "RemoveDeleteMarkers"),
+                    ("version-eraser", "RemoveVersionsOfSegmentsAndIndexesOfKeys"),
                 }
 
 

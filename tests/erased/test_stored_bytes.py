@@ -13,7 +13,7 @@ from tests.erased.canary import GONE, Canary, canary, log_of
 from tests.erased.stored_bytes import Stored, versions_with
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.made_tail import MadeTail, entry, live
-from tests.tsctl.erase.killing import not_held, not_locked
+from tests.tsctl.erase.killing import not_held
 from tests.tsctl.erase.made import named, put_agent
 from tests.tsctl.running import runner
 from ts_common.archive.catalog import read_snapshot
@@ -23,13 +23,11 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_reader import Archive
 from ts_reader.find.building import build
 from ts_reader.find.keeping import keep
-from tsctl.erase.index_versions import remaining_index_versions, remove_index_versions
+from tsctl.erase.index_versions import remaining_index_versions
 from tsctl.erase.key_indexes import remaining_in_key_indexes
 from tsctl.erase.live_tails import remaining_in_tails, remaining_tail_versions
 from tsctl.erase.remains import Remains
-from tsctl.erase.removing import remove_replaced
-from tsctl.erase.replacing import replace_copies
-from tsctl.erase.versions import remaining_versions, remove_versions
+from tsctl.erase.versions import remaining_versions
 
 NOW = -1.0  # a grace that is over
 EPOCHS = ((0, 0), (1, 200))
@@ -76,7 +74,7 @@ def close_segments(person: Canary, tail: MadeTail) -> None:
 
 
 def remains(person: Canary) -> list[Remains]:
-    """Return what is stored of the list, beside current copies."""
+    """Return what is stored of the list, without current copies."""
     store, keys, cluster = person.archive.store, person.keys, person.archive.keys
     protection, erased = store.protection(), read_snapshot(store, keys).read_erased(store)
     return [
@@ -98,7 +96,7 @@ def test_no_version_of_any_object_has_the_person_at_the_end(
 ) -> None:
     """Each step leaves the person where the next one looks, and the search finds it there."""
     person, tail = made_everywhere(versioned)
-    store, keys, run = versioned.store, person.keys, runner(capfd)
+    store, run = versioned.store, runner(capfd)
     bucket = versioned.location.removeprefix("s3://").removesuffix("/base")
 
     def found() -> list[Stored]:
@@ -120,8 +118,8 @@ def test_no_version_of_any_object_has_the_person_at_the_end(
     assert found() == before
 
     close_segments(person, tail)
-    assert [*replace_copies(store, keys, held=not_held, locked=not_locked)]
-    assert [*remove_replaced(store, keys, grace=NOW, held=not_held, locked=not_locked)]
+    for _ in range(2):
+        run("erase", "run", "--grace", "0s", *named(versioned))
     index(person, store)
     index(person, Later(store, threads=1))
     left = found()
@@ -131,9 +129,10 @@ def test_no_version_of_any_object_has_the_person_at_the_end(
     others = [versioned.keys.find("t"), versioned.keys.tail("1")]
     assert sorted(each.where for each in remains(person)) == sorted([*of_segments, *others])
 
-    protection = store.protection()
-    assert [*remove_versions(store, keys, protection=protection, grace=NOW, held=not_held)]
-    assert [*remove_index_versions(store, versioned.keys, keys.incarnation, protection=protection)]
+    gone = run("erase", "versions", "--grace", "0s", "--json", *named(versioned))
+    assert (gone.code, {each["did"] for each in gone.document["versions"]}) == (0, {"removed"})
+    evidence = [store.get(info.key)[0] for info in store.list(versioned.keys.erasures)]
+    assert all(any(each.version.encode() in data for data in evidence) for each in left if "/t-0/" in each.key)
     left = found()
     assert rooms(left) == {"tail"}
     assert [each.where for each in remains(person)] == [versioned.keys.tail("1")]

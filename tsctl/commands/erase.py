@@ -21,7 +21,7 @@ from ts_reader.options.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import NEWEST, directory_of, parse_incarnation
 from ts_reader.schemas.choice import parse_codec
 from tsctl.archive_options import ArchiveOptions, JsonOption, OpenArchive, open_archive
-from tsctl.commands import erase_run
+from tsctl.commands import erase_run, erase_versions
 from tsctl.erase.evidence import Progress, progress_of, read_progress
 from tsctl.erase.offsets_file import read_offsets
 from tsctl.erase.report import (
@@ -419,3 +419,4 @@ def check(
 
 
 erase.command("run")(with_groups(erase_run.run))
+erase.command("versions")(with_groups(erase_versions.versions))

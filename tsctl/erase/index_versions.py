@@ -12,9 +12,9 @@ from ts_common.errors import AccessDenied
 from ts_common.store.contract import ObjectStore, ObjectVersion
 from ts_common.store.protection import Protection
 from ts_common.wording import counted
-from tsctl.erase.erased_copies import Did, Outcome
+from tsctl.erase.erased_copies import Did, Outcome, end_of
 from tsctl.erase.remains import UNLISTED, Remains, Surface
-from tsctl.erase.versions import COMMAND, lock_of
+from tsctl.erase.versions import COMMAND, lock_now
 
 
 def remaining_index_versions(
@@ -43,13 +43,14 @@ def remaining_index_versions(
 
 
 def remove_index_versions(
-    store: ObjectStore, keys: ClusterKeys, incarnation: str, *, protection: Protection
+    store: ObjectStore, keys: ClusterKeys, incarnation: str, *, protection: Protection, writes: bool = True
 ) -> Iterator[Outcome]:
     """Delete the earlier versions of the indexes of an incarnation; yield what became of each.
 
     Args:
         incarnation: as of `remaining_index_versions`.
         protection: the same.
+        writes: False for a dry run.
 
     Raises:
         AccessDenied: this identity may not list or delete versions, or not read their locks.
@@ -58,12 +59,13 @@ def remove_index_versions(
     if not protection.versioned or (found := _earlier(store, keys.find(incarnation))) is None:
         return
     for version in found:
-        lock = lock_of(store, version, protection)
+        lock = lock_now(store, version, protection)
         if lock is not None:
-            yield Outcome(version.info.key, Did.WAITS, lock.reason, version=version.id)
+            yield Outcome(version.info.key, Did.WAITS, lock.reason, until=end_of(lock), version=version.id)
             continue
-        store.delete_version(version)
-        yield Outcome(version.info.key, Did.REMOVED, version=version.id)
+        if writes:
+            store.delete_version(version)
+        yield Outcome(version.info.key, Did.REMOVED if writes else Did.TO_REMOVE, version=version.id)
 
 
 def _earlier(store: ObjectStore, prefix: str) -> Iterator[ObjectVersion] | None:

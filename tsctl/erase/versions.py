@@ -9,9 +9,9 @@ are read and compared before, as before any removal. What retention has released
 Indexes of segments have no key and no value, so their versions stay. So do delete markers, which have no bytes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.archive.catalog import StoredSegment, read_log_start
@@ -38,6 +38,7 @@ from tsctl.erase.erased_copies import (
     ErasedCopies,
     Held,
     Outcome,
+    end_of,
     first_outside,
     read_erased_copies,
 )
@@ -134,6 +135,8 @@ def remove_versions(
     grace: float,
     held: Held,
     limit: BatchLimit = DEFAULT_LIMIT,
+    removing: Callable[[Sequence[Outcome]], None] = lambda _: None,
+    writes: bool = True,
 ) -> Iterator[Outcome]:
     """Delete the versions of a partition that have records of its list, or can have some; yield what became of each.
 
@@ -141,6 +144,8 @@ def remove_versions(
         protection: of the store's bucket. Without versions there, no request is sent.
         grace: seconds since a later version or a delete marker replaced it.
         held: is called before each deletion.
+        removing: is called once, before the first deletion, with the outcome of each.
+        writes: False for a dry run.
 
     Raises:
         LeftOut: the partition stays as it is now, or it changed meanwhile.
@@ -156,10 +161,35 @@ def remove_versions(
         yield Outcome(keys.prefix, Did.HIDDEN, UNLISTED)
         return
     run = _Run(store, found, protection, grace, held, limit)
+    due = list[_Due]()
     for earlier in listed:
-        with suppress(ObjectNotFound):  # retention or a lifecycle rule removed something of it meanwhile
-            if (look := _look(found, earlier, limit)) is not None:
-                yield run.remove(earlier, look)
+        decided = run.decide(earlier)
+        if isinstance(decided, _Due):
+            due.append(decided)
+        elif decided is not None:
+            yield decided
+    if not writes:
+        yield from (replace(each.outcome, did=Did.TO_REMOVE) for each in due)
+        return
+    if due:
+        removing([each.outcome for each in due])
+    for each in due:
+        with suppress(ObjectNotFound):
+            yield run.remove(each)
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A version that can be deleted.
+
+    Attributes:
+        outcome: of its deletion.
+        agreeing: the copies that have its other records.
+    """
+
+    earlier: _Earlier
+    outcome: Outcome
+    agreeing: tuple[SegmentCopy, ...]
 
 
 class _Run:
@@ -176,6 +206,7 @@ class _Run:
     ) -> None:
         self._store = store
         self._found = found
+        self._limit = limit
         self._protection = protection
         self._grace = grace
         self._held = held
@@ -184,32 +215,41 @@ class _Run:
         # Readers choose none of those that others replace, and these are removed.
         self._staying = [copy for copy in found.copies if not found.replacing.get(copy.segment.name.stem)]
 
-    def remove(self, earlier: _Earlier, look: _Look) -> Outcome:
-        """Delete a version, unless something keeps it."""
-        waiting = _why_waiting(self._store, earlier, self._protection, self._held, self._grace)
-        if waiting is not None:
-            return self._outcome(earlier, look, Did.WAITS, waiting[0])
-        agreeing, needed = self._compare(earlier, look)
-        if needed is not None:
-            return self._outcome(earlier, look, *needed)
-        if (why := self._held()) is not None:
-            raise LeftOut(why, Why.HELD)
-        self._comparison.check_unchanged(agreeing)
-        if (again := self._found_again(earlier)) is None:
-            return self._outcome(earlier, look, Did.WAITS, "readers find it again, or a rule of the bucket removed it")
-        self._store.delete_version(again)
-        return self._outcome(earlier, look, Did.REMOVED)
+    def decide(self, earlier: _Earlier) -> "_Due | Outcome | None":
+        """Return a version as one that can be deleted, or why it stays; None if it has no record of the list."""
+        with suppress(ObjectNotFound):  # retention or a rule of the bucket removed something of it meanwhile
+            if (look := _look(self._found, earlier, self._limit)) is not None:
+                return self._decide(earlier, look)
+        return None
 
-    def _outcome(self, earlier: _Earlier, look: _Look, did: Did, reason: str = "") -> Outcome:
-        return Outcome(
+    def _decide(self, earlier: _Earlier, look: _Look) -> "_Due | Outcome":
+        outcome = Outcome(
             earlier.key,
-            did,
-            reason,
+            Did.REMOVED,
             records=look.records,
             batches=look.batches,
             before=look.before,
+            base=earlier.name.base,
             version=earlier.version.id,
         )
+        waiting = _why_waiting(self._store, earlier, self._protection, self._held, self._grace)
+        if waiting is not None:
+            return replace(outcome, did=Did.WAITS, reason=waiting[0], until=waiting[1])
+        agreeing, needed = self._compare(earlier, look)
+        if needed is not None:
+            return replace(outcome, did=needed[0], reason=needed[1])
+        return _Due(earlier, outcome, tuple(agreeing))
+
+    def remove(self, due: _Due) -> Outcome:
+        """Delete a version, unless something keeps it by now."""
+        if (why := self._held()) is not None:
+            raise LeftOut(why, Why.HELD)
+        self._comparison.check_unchanged(due.agreeing)
+        if (again := self._found_again(due.earlier)) is None:
+            why = "readers find it again, or a rule of the bucket removed it"
+            return replace(due.outcome, did=Did.WAITS, reason=why)
+        self._store.delete_version(again)
+        return due.outcome
 
     def _compare(self, earlier: _Earlier, look: _Look) -> tuple[list[SegmentCopy], tuple[Did, str] | None]:
         """Return the copies that have all of a version, and why it is needed; None if they have all."""
@@ -254,9 +294,8 @@ def _why_waiting(
 ) -> tuple[str, int | None] | None:
     """Return why a version must stay for now, and until when, ms since the epoch; None if nothing keeps it."""
     now = store.current_time()
-    if (lock := lock_of(store, earlier.version, protection)) is not None:
-        is_endless = lock.legal_hold or lock.until is None
-        return lock.reason, None if is_endless else int((lock.until or 0) * _MILLISECONDS)
+    if (lock := lock_now(store, earlier.version, protection)) is not None:
+        return lock.reason, end_of(lock)
     if (why := held()) is not None:
         return why, None
     if earlier.since + grace > now:
@@ -264,7 +303,7 @@ def _why_waiting(
     return None
 
 
-def lock_of(store: ObjectStore, version: ObjectVersion, protection: Protection) -> Lock | None:
+def lock_now(store: ObjectStore, version: ObjectVersion, protection: Protection) -> Lock | None:
     """Return the lock that keeps a version now; None without one.
 
     Raises:
