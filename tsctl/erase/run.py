@@ -309,7 +309,7 @@ def _remove(work: Work, visited: Visited, evidence: Evidence) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Elsewhere:
-    """What a run found beside copies.
+    """What a run found next to copies.
 
     Attributes:
         of_topics: by topic, for all of its requests.
@@ -321,7 +321,7 @@ class _Elsewhere:
 
 
 def _look_elsewhere(work: Work, requests: Sequence[Progress], partitions: Sequence[Visited]) -> _Elsewhere:
-    """Look beside copies for what requests still have; for those that are erased only if a copy of a topic returned."""
+    """Look in other places than copies for what requests still have; for those that are erased only if a copy of a topic returned."""
     if not work.writes:
         return _Elsewhere({}, {})
     surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit)
