@@ -321,7 +321,7 @@ class _Elsewhere:
 
 
 def _look_elsewhere(work: Work, requests: Sequence[Progress], partitions: Sequence[Visited]) -> _Elsewhere:
-    """Look in other places than copies for what requests still have; for those that are erased only if a copy of a topic returned."""
+    """Look in other places than copies for what requests still have; an erased one only counts if a copy returned."""
     if not work.writes:
         return _Elsewhere({}, {})
     surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit)
