@@ -58,10 +58,13 @@ def _remaining(store: ObjectStore, partitions: Sequence[PartitionKeys]) -> Itera
 
 def _of_run(run: Run, stale: Sequence[str], replacing: Run | None) -> Remains:
     reason = f"it can have keys of erased records of {some(stale, _SHOWN)}"
+    obeys = {directory: run.erased.get(directory, 0) for directory in stale}
     if replacing is None:
-        return Remains(Surface.KEY_INDEX, run.prefix, f"{reason}: tsctl find index writes it again without them")
+        reason = f"{reason}: tsctl find index writes it again without them"
+        return Remains(Surface.KEY_INDEX, run.prefix, reason, obeys=obeys)
     reason = f"{reason}; run {replacing.name} replaces it, and tsctl find index removes it"
-    return Remains(Surface.KEY_INDEX, run.prefix, reason, int((replacing.modified + GRACE_SECONDS) * _MILLISECONDS))
+    until = int((replacing.modified + GRACE_SECONDS) * _MILLISECONDS)
+    return Remains(Surface.KEY_INDEX, run.prefix, reason, until, obeys)
 
 
 def _removable(infos: Sequence[ObjectInfo]) -> int:

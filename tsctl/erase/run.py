@@ -119,13 +119,14 @@ class Visited:
         """Whether a person must act."""
         return self.must_act or self.count(Did.HIDDEN) > 0
 
-    def remains(self, request: str) -> Iterator[Remains]:
-        """Yield the copies that can have records of a request."""
+    @property
+    def remains(self) -> Iterator[Remains]:
+        """What can have records of a list."""
         if self.problem is not None:
             yield Remains(Surface.COPY, self.place.name, self.problem)
         for each in self.staying:
-            if request in self.concerned(each):
-                yield Remains(Surface.COPY, each.key, each.reason, each.until)
+            obeys = {self.place.name: each.obeys}
+            yield Remains(Surface.COPY, each.key, each.reason, each.until, obeys, each.base)
         yield from self.elsewhere
 
 
@@ -321,7 +322,7 @@ class _Elsewhere:
 
 
 def _look_elsewhere(work: Work, requests: Sequence[Progress], partitions: Sequence[Visited]) -> _Elsewhere:
-    """Look in other places than copies for what requests still have; an erased one only counts if a copy returned."""
+    """Look next to copies for what requests have; for topics without news only if one of their requests has some."""
     if not work.writes:
         return _Elsewhere({}, {})
     surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit)
@@ -343,9 +344,10 @@ def _end(
 ) -> Ended:
     """Note what remains of a request, and its end if nothing does."""
     name, topic = before.request.name, before.request.topic
-    concerned = [each for each in partitions if name in each.wanted]
-    remains = [each for visited in concerned for each in visited.remains(name)]
-    remains += elsewhere.of_topics.get(topic, ()) if concerned else ()
+    named = [each for each in before.request.partitions if each.number]
+    found = [each for visited in partitions if name in visited.wanted for each in visited.remains]
+    found += elsewhere.of_topics.get(topic, ()) if named else ()
+    remains = [each for each in found if each.concerns(named)]
     remains += elsewhere.of_requests.get(name, ())
     after = before
     if work.writes:

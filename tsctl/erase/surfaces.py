@@ -24,7 +24,7 @@ from tsctl.gc.retention import LEAVES_OUT
 
 
 class Surfaces:
-    """What one store has of requests in other places than copies.
+    """What one store has of requests next to copies.
 
     Args:
         grace: as of `tsctl.erase.versions.remaining_versions`.
