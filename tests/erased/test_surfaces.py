@@ -81,7 +81,7 @@ def test_a_request_is_erased_once_no_surface_has_it(tmp_path: Path, run: Run) ->
 
 
 def test_an_earlier_version_keeps_the_request_hidden(versioned: MadeArchive, run: Run, tmp_path: Path) -> None:
-    """On a real server."""
+    """On a real server. A later request's versions are not those of an earlier one."""
     person = canary(versioned)
     put_agent(versioned)
     versioned.put_segment("t", 200, batches(*steps(200, 220)))
@@ -94,3 +94,9 @@ def test_an_earlier_version_keeps_the_request_hidden(versioned: MadeArchive, run
     assert remaining(person, run) == {}
     done = json.loads(store.get(f"{versioned.keys.erasures}case-1.done.json")[0])
     assert done["lists"] == {"t-0": 1}
+    versioned.put_segment("t", 220, log_of(person.person, 220, 240, {225}))
+    versioned.put_segment("t", 240, batches(*steps(240, 250)))
+    versioned.commit("t", 250, highest_base=240, log_start=None)
+    add(person, run, tmp_path, "case-2")
+    remaining(person, run)
+    assert remaining(person, run) == {"case-2": {"version"}}

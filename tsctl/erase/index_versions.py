@@ -6,6 +6,7 @@ nothing, and the identity that deletes versions of segments deletes them without
 """
 
 from collections.abc import Iterator
+from math import inf
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import AccessDenied
@@ -18,13 +19,14 @@ from tsctl.erase.versions import COMMAND, lock_now
 
 
 def remaining_index_versions(
-    store: ObjectStore, keys: ClusterKeys, incarnation: str, *, protection: Protection
+    store: ObjectStore, keys: ClusterKeys, incarnation: str, *, protection: Protection, before: float = inf
 ) -> Iterator[Remains]:
-    """Yield the index of an incarnation, if the bucket has earlier versions of its objects.
+    """Yield the index of an incarnation, if the bucket has earlier versions of its objects from before a time.
 
     Args:
         incarnation: its directory, as `PartitionKeys.incarnation`.
         protection: of the store's bucket. Without versions there, no request is sent.
+        before: seconds since the epoch by the store's clock: when each run of `tsctl find index` obeys the list.
 
     Raises:
         StoreUnavailable, BucketMissing: the store failed.
@@ -36,7 +38,7 @@ def remaining_index_versions(
         found = _earlier(store, prefix)
         if found is None:
             yield Remains(Surface.VERSION, prefix, UNLISTED)
-        elif count := sum(1 for _ in found):
+        elif count := sum(each.info.modified < before for each in found):
             yield Remains(Surface.VERSION, prefix, f"{counted(count, 'version')} with hashes of keys: {COMMAND}")
     except AccessDenied as error:  # doubt remains
         yield Remains(Surface.VERSION, prefix, f"its earlier versions are unknown: {error}")

@@ -334,9 +334,9 @@ def _look_elsewhere(work: Work, requests: Sequence[Progress], partitions: Sequen
             by_topic.setdefault(topic, []).append(each.place.keys)
             each.elsewhere = surfaces.of_partition(each.place.keys, work.held(each.place))
     of_topics = {topic: surfaces.of_topic(keys) for topic, keys in by_topic.items()}
-    there = {each.place.name for each in partitions}
+    places = {each.place.name: each.place.keys for each in partitions}
     wanted = [each for each in requests if each.request.topic in topics]
-    return _Elsewhere(of_topics, {each.request.name: surfaces.of_request(each, there) for each in wanted})
+    return _Elsewhere(of_topics, {each.request.name: surfaces.of_request(each, places) for each in wanted})
 
 
 def _end(

@@ -1,7 +1,8 @@
 """Where else than in copies a run looks for records of requests: versions, live tails, indexes of keys, tables."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.erased_offsets import ErasedOffsets
@@ -21,6 +22,8 @@ from tsctl.erase.remains import UNLISTED, Remains, Surface
 from tsctl.erase.tables import remaining_in_tables
 from tsctl.erase.versions import remaining_versions
 from tsctl.gc.retention import LEAVES_OUT
+
+_LONGEST_INDEXING: Final = 86_400.0  # seconds: a run that began before the list can put an index after it
 
 
 class Surfaces:
@@ -51,13 +54,8 @@ class Surfaces:
 
     def of_topic(self, partitions: Sequence[PartitionKeys]) -> list[Remains]:
         """Return what indexes of keys and live tails have of the lists of some partitions of one topic."""
-        store, protection = self._store, self._protection
-        found = looked(
-            partial(remaining_in_key_indexes, store, partitions), Surface.KEY_INDEX, partitions[0].incarnation
-        )
-        for cluster, incarnation in dict.fromkeys((each.cluster, each.incarnation) for each in partitions):
-            look = partial(remaining_index_versions, store, cluster, incarnation, protection=protection)
-            found += looked(look, Surface.VERSION, cluster.find(incarnation))
+        look = partial(remaining_in_key_indexes, self._store, partitions)
+        found = looked(look, Surface.KEY_INDEX, partitions[0].incarnation)
         by_cluster = dict[ClusterKeys, list[PartitionKeys]]()
         for keys in partitions:
             by_cluster.setdefault(keys.cluster, []).append(keys)
@@ -71,22 +69,27 @@ class Surfaces:
             erased[keys.directory] = read_snapshot(self._store, keys).read_erased(self._store)
         yield from remaining_in_tails(self._store, cluster, erased)
 
-    def of_request(self, progress: Progress, there: Container[str]) -> list[Remains]:
-        """Return what tables, and earlier versions of live tails and of removed directories, can have of a request.
+    def of_request(self, progress: Progress, places: Mapping[str, PartitionKeys]) -> list[Remains]:
+        """Return what tables and earlier versions of other objects than segments can have of a request.
 
         Args:
-            there: the names of the partitions that have objects.
+            places: the partitions with objects, by their names.
         """
         wanted: Mapping[str, int] = {each.directory: each.number for each in progress.request.partitions if each.number}
         if not wanted:
             return []
         tables = partial(remaining_in_tables, self._store, self._cluster, wanted)
-        before = progress.searched / 1000
-        tails = partial(remaining_tail_versions, self._store, self._cluster, before, protection=self._protection)
+        before, protection = progress.searched / 1000, self._protection
+        tails = partial(remaining_tail_versions, self._store, self._cluster, before, protection=protection)
         found = looked(tables, Surface.TABLE, self._cluster.cluster_prefix)
         found += looked(tails, Surface.VERSION, self._cluster.tails)
+        its = (places[directory] for directory in wanted if directory in places)
+        for cluster, incarnation in dict.fromkeys((keys.cluster, keys.incarnation) for keys in its):
+            obeyed = before + _LONGEST_INDEXING
+            index = partial(remaining_index_versions, self._store, cluster, incarnation, before=obeyed)
+            found += looked(partial(index, protection=protection), Surface.VERSION, cluster.find(incarnation))
         for directory in wanted:
-            if directory not in there and "/" not in directory:  # retention removed it wholly, with its list
+            if directory not in places and "/" not in directory:  # retention removed it wholly, with its list
                 found += looked(partial(self._removed, progress.request.topic, directory), Surface.VERSION, directory)
         return found
 

@@ -81,6 +81,7 @@ class _Look:
         records: the number of records of the list; 0 if that is unknown.
         batches: the number of batches that have them.
         before: SHA-256 of its bytes, hexadecimal; empty if they are unknown.
+        obeys: number of the list whose records it lacks; 0 if no eraser put it.
     """
 
     copy: SegmentCopy | None
@@ -88,6 +89,7 @@ class _Look:
     records: int = 0
     batches: int = 0
     before: str = ""
+    obeys: int = 0
 
 
 def remaining_versions(
@@ -119,10 +121,12 @@ def remaining_versions(
             yield Remains(Surface.VERSION, keys.prefix, UNLISTED)
             return
         for earlier in listed:
-            if _look(found, earlier, limit) is not None:
+            if (look := _look(found, earlier, limit)) is not None:
                 waiting = _why_waiting(store, earlier, protection, held, grace)
                 reason, until = waiting or (COMMAND, None)
-                yield Remains(Surface.VERSION, f"{earlier.key}, version {earlier.version.id}", reason, until)
+                obeys = {keys.directory: look.obeys}
+                where = f"{earlier.key}, version {earlier.version.id}"
+                yield Remains(Surface.VERSION, where, reason, until, obeys, earlier.name.base)
     except AccessDenied as error:  # doubt remains
         yield Remains(Surface.VERSION, keys.prefix, f"its earlier versions are unknown: {error}")
 
@@ -351,7 +355,8 @@ def _look(found: ErasedCopies, earlier: _Earlier, limit: BatchLimit) -> _Look | 
         return _Look(None, str(error))
     try:
         with rewritten(earlier.store, copy, found.erased, limit=limit) as new:
-            return None if new is None else _Look(copy, "", new.records, new.batches, new.before)
+            obeys = erased_number(fields)
+            return None if new is None else _Look(copy, "", new.records, new.batches, new.before, obeys)
     except ObjectNotFound:
         return None
     except (HiddenOnly, BatchTooLarge) as error:
