@@ -20,17 +20,23 @@ class Killed(BaseException):
 
 
 class KilledAt(WrappedStore):
-    """Raises `Killed` before the request of a number, from 1 on, or after it; it counts all requests, or writes."""
+    """Raises `Killed` at the request of a number, from 1 on, or after it, and at all later ones.
+
+    It counts all requests, or writes.
+    """
 
     def __init__(self, inner: ObjectStore, at: int = 0, *, after: bool = False, only_writes: bool = False) -> None:
         super().__init__(inner, threads=1)
         self.count, self._at, self._after, self._only_writes = 0, at, after, only_writes
+        self._is_dead = False
 
     def _do(self, request: Callable[[], Any], *, writes: bool = False) -> Any:
+        if self._is_dead:
+            raise Killed
         if self._only_writes and not writes:
             return request()
         self.count += 1
-        is_it = self.count == self._at
+        is_it = self._is_dead = self.count == self._at
         if is_it and not self._after:
             raise Killed
         answer = request()
