@@ -17,7 +17,7 @@ No line has a key of a record, or a hash of one.
 
 import json
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -125,6 +125,21 @@ def progress_of(store: ObjectStore, cluster: ClusterKeys, request: Erasure) -> P
 def read_progress(store: ObjectStore, cluster: ClusterKeys) -> tuple[Progress, ...]:
     """Return all requests of a cluster in one store by id, with what was done; it raises as `progress_of`."""
     return tuple(progress_of(store, cluster, each) for each in read_erasures(store, cluster))
+
+
+def read_replaced(store: ObjectStore, cluster: ClusterKeys, since: float) -> Iterator[Pair]:
+    """Yield the pairs of all objects that runs rewrote or removed, by the time of the run.
+
+    Args:
+        since: as of `ts_common.archive.erasures.list_erasure_runs`.
+
+    Raises:
+        As `progress_of`.
+    """
+    for run, lines in list_erasure_runs(store, cluster, None, since):
+        for fields in _lines(lines, erasure_run_key(cluster, run.name, run.time)):
+            if not isinstance(fields, Remains) and all(fields[1]):
+                yield fields[1]
 
 
 def _lines(data: bytes, key: str) -> Iterable[Remains | tuple[str, Pair]]:

@@ -1,7 +1,8 @@
 """Why a sealed object is missing: retention deleted it, or an erasure replaced it. Otherwise no leaf explains it.
 
 Explanations are read from what only the collector and the eraser may write: reports of runs of `tsctl gc`, the copy of
-`log.start`, and the metadata of the object that replaces another one.
+`log.start`, and the evidence of runs of `tsctl erase`. The metadata of an object that replaces another one explains it
+too. It names one object, and the evidence has the others of a chain: X replaced by R, R by E, and both removed.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from ts_common.archive.catalog import read_log_start
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import ObjectStore
+from tsctl.erase.evidence import read_replaced
 from tsctl.gc.objects import Outcome
 from tsctl.gc.report import SUFFIX, list_reports, read_report
 from tsctl.seal.inventory import Listed
@@ -43,7 +45,7 @@ class Explanations:
             StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         """
         prefix, name = _split(leaf)
-        by = self._replacement(prefix, name, objects)
+        by = self._replacement(prefix, name, objects) or self._last_of_chain(leaf.key)
         if by is not None:
             return Leaf(kind=LeafKind.REPLACED, key=leaf.key, version=leaf.version, by=by)
         directory = prefix.rstrip("/").rpartition("/")[2]
@@ -65,6 +67,22 @@ class Explanations:
                 if metadata.get(_REPLACES) == parsed[0].stem and _ERASED in metadata:
                     return key
         return None
+
+    def _last_of_chain(self, key: str) -> str | None:
+        """Return the key of the object that has the other records of one that runs replaced; None without evidence."""
+        seen = {key}
+        while (by := self._replaced.get(key)) is not None and by not in seen:
+            key = by
+            seen.add(key)
+        return key if len(seen) > 1 else None
+
+    @cached_property
+    def _replaced(self) -> Mapping[str, str]:
+        """The object in place of each that a run of the eraser rewrote or removed, by its key."""
+        try:
+            return dict(read_replaced(self._store, self._keys, self._since))
+        except (CorruptData, NewerFormat):
+            return {}  # `tsctl erase status` reports it, and this run what it leaves open
 
     @cached_property
     def _removed(self) -> Mapping[tuple[str, str], str]:

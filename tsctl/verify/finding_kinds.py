@@ -394,8 +394,8 @@ REPLACED = FindingKind(
 ERASED_STORED = FindingKind(
     "erased-stored",
     _INFORMATION,
-    "Segments can have erased records. Readers do not return them, and the bytes are still stored. Not found with "
-    "--depth listing.",
+    "Segments can have erased records. Readers do not return them, and the bytes are still stored. A rewritten segment "
+    "that lacks them can be among these after a later request. Not found with --depth listing.",
     "Run tsctl erase run: it rewrites these segments, and removes them after the grace. It names what waits, and why.",
 )
 UNREADABLE = FindingKind(
@@ -490,9 +490,9 @@ UNSEALED = FindingKind(
 ADDED_LATER = FindingKind(
     "added-later",
     _INFORMATION,
-    "A segment was sealed after another one with the same offsets. An election that lost records, a repair or a "
-    "forgery can be the cause. Readers use one of the two, by their leader epochs.",
-    "If no election and no repair explains it, compare the two: tsctl prove writes both.",
+    "A segment was sealed after another one with the same offsets. An election that lost records, a repair, an erasure "
+    "or a forgery can be the cause. Readers use one of the two, by their leader epochs.",
+    "If no election, repair or erasure explains it, compare the two: tsctl prove writes both.",
 )
 LIFECYCLE_HARM = FindingKind(
     "lifecycle-harm",
