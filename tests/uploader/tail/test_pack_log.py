@@ -301,6 +301,44 @@ def test_a_merge_of_a_damaged_object_changes_nothing(store: ObjectStore, monkeyp
     assert merged.made == []
 
 
+class InPieces(WrappedStore):
+    """Reads each body twice, as a client that computes a digest first: whole, and by a few bytes."""
+
+    def put(self, key: str, body: bytes | Body, **named: Any) -> ObjectInfo:
+        """Pass bytes on."""
+        if not isinstance(body, bytes):
+            whole = body.read()
+            body.seek(0)
+            pieces = [*iter(lambda: body.read(7), b"")]
+            assert (b"".join(pieces), max(map(len, pieces))) == (whole, 7)
+            body = whole
+        return super().put(key, body, **named)
+
+
+def test_a_merge_sends_its_batches_in_pieces_of_any_size(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry can be longer than what arrives or is sent at once; the bytes of others are left out."""
+    monkeypatch.setattr(merging, "_PIECE", 16)
+    log, chance, truth = PackLog(store, KEYS, "1"), random.Random(1), dict[str, dict[int, int]]()
+    log.read()
+    for start in range(0, 120, 40):
+        names = ["t-0", "t-1", "left-0", "left-1", "t-2"]
+        batches = [chance.randbytes(40) for _ in names]
+        log.put(
+            1,
+            [entry(name, start, data, 40 * at) for at, (name, data) in enumerate(zip(names, batches, strict=True))],
+            batches,
+        )
+        for name, data in zip(names, batches, strict=True):
+            truth.setdefault(name, {}).update(enumerate(data, start))
+    monkeypatch.setattr(merging, "PACKS", 1)
+    plan, merged = plan_merge(log, lambda row: row.directory.startswith("t")), Merged()
+    assert plan is not None
+    Merger(InPieces(store, threads=1), KEYS, "1").run(plan, merged)
+    (listed,) = merged.indexes
+    assert [row.length for row in listed.rows] == [120] * 3
+    assert content(store, [*listed.rows]) == {name: truth[name] for name in ("t-0", "t-1", "t-2")}
+
+
 def test_an_entry_is_needed_until_a_commit_of_a_grace_ago_does_without_it() -> None:
     """Its end is covered, at no lower epoch; or a later leadership does not name it."""
     clock = Clock()
