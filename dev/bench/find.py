@@ -26,6 +26,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ RARE: Final = 5  # records of a rare key
 NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 CERTIFICATES_SECONDS, INDEX_SECONDS, INDEX_GETS, HOT_RATIO = 3.0, 1.0, 80, 1.05
 PAIR_BYTES, LZ4_SECONDS, NONE_SECONDS = 2.9, 2.1, 0.5  # of the design, a GB
+_PRODUCERS: Final = 3  # of partitions: one compresses while others wait for the server
 _HOT_PARTITIONS: Final = 8
 _HOT_SHARE: Final = 0.01
 _HOT_NUMBER: Final = 99_999_999
@@ -168,14 +170,17 @@ def fill(gigabytes: float, keys: int) -> tuple[int, int, list[int]]:
         sample = generator.integers(0, keys, 100 * RECORDS_A_BATCH)
         return max(1, int(size / (len(made.make(0, sample)[0]) / len(sample) * whole))) * whole
 
-    size, hot, rare = 0, 0, []
-    with open_store(URL) as store:
+    hot = 0
+    with open_store(URL) as store, ThreadPoolExecutor(_PRODUCERS) as pool:
         partitions = partitions_of(numbers, PARTITIONS)
-        records = records_of(lz4, gigabytes * 1e9 / PARTITIONS)
-        for partition in range(PARTITIONS):
-            own = numbers[partitions == partition]
-            size += put_partition(store, ORDERS, partition, lz4, drawn(generator, own, records), SEGMENTS)
-            rare.append(int(own[-1]))
+        own = [numbers[partitions == partition] for partition in range(PARTITIONS)]
+        each = records_of(lz4, gigabytes * 1e9 / PARTITIONS)
+
+        def put(partition: int) -> int:
+            chosen = drawn(np.random.default_rng((7, partition)), own[partition], each)
+            return put_partition(store, ORDERS, partition, lz4, chosen, SEGMENTS)
+
+        size = sum(pool.map(put, range(PARTITIONS)))
         records = records_of(plain, gigabytes * 1e8 / _HOT_PARTITIONS)
         for partition in range(_HOT_PARTITIONS):
             chosen = generator.integers(0, keys, records)
@@ -184,7 +189,7 @@ def fill(gigabytes: float, keys: int) -> tuple[int, int, list[int]]:
             for topic in (HOT, BARE):
                 put_partition(store, topic, partition, plain, chosen, SEGMENTS)
         put_partition(store, TINY, 0, plain, numbers[:RECORDS_A_BATCH], 1)
-    return size, hot, rare
+    return size, hot, [int(found[-1]) for found in own]
 
 
 def measure(server: S3Server, tsctl: Tsctl, gigabytes: float, keys: int, repeat: int) -> list[Goal]:
