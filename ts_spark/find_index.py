@@ -68,16 +68,26 @@ def keep_index(
     return done
 
 
-def _add(mapped: Any, limit: BatchLimit, most_share: float, task_bytes: int, prefix: str, copies: _Copies) -> Built:
+def _add(
+    mapped: Any,
+    limit: BatchLimit,
+    most_share: float,
+    task_bytes: int,
+    prefix: str,
+    copies: _Copies,
+    commits: Mapping[str, str],
+) -> Built:
     """Add segments to an index, those of each task as a run."""
     built = Built()
-    for each in mapped(partial(_build, limit, most_share, prefix), [*_bundles(copies, task_bytes)]):
+    for each in mapped(partial(_build, limit, most_share, prefix, commits), [*_bundles(copies, task_bytes)]):
         built.add(each)
     return built
 
 
-def _build(limit: BatchLimit, most_share: float, prefix: str, store: Any, copies: _Copies) -> Built:
-    return build(store, prefix, copies, most_share=most_share, limit=limit)
+def _build(
+    limit: BatchLimit, most_share: float, prefix: str, commits: Mapping[str, str], store: Any, copies: _Copies
+) -> Built:
+    return build(store, prefix, copies, most_share=most_share, commits=commits, limit=limit)
 
 
 def _bundles(copies: _Copies, most_bytes: int) -> Iterator[_Copies]:

@@ -122,6 +122,12 @@ class PartitionCatalog:
         return commit_state(has_commit=has_commit, is_damaged=is_damaged, written=written, now=now)
 
     @property
+    def proven_commit(self) -> Commit | None:
+        """The commit, if its ETag is the MD5 of its fields that are known here: a later listing can then prove it."""
+        is_proven = isinstance(self.commit, Commit) and _is_digest(self.commit_etag or "", self.commit.encode())
+        return self.commit if is_proven else None  # type: ignore[return-value]
+
+    @property
     def log_start(self) -> int | None:
         """First offset that readers return, by `log.start` and the commit's lineage; None without a `log.start`."""
         if self.stored_log_start is None:
@@ -216,6 +222,7 @@ def read_catalog(
     *,
     seals: bool = False,
     known: Sequence[SealedObject] = (),
+    expected: Commit | None = None,
 ) -> PartitionCatalog:
     """Return a snapshot of one partition for a reader; a malformed commit or `log.start` is its `damage`.
 
@@ -223,12 +230,16 @@ def read_catalog(
         commit: what `read_commit` has just returned; None to read it here.
         seals: whether sealed objects can replace a part of the listing.
         known: sealed objects of an earlier snapshot, which are not read again.
+        expected: a commit that the partition had at some time before this call. If it still has it, the listing proves
+            that, and the commit is not read; else all is read, with a second listing.
 
     Raises:
         LineageUnsettled: the lineages of commit and `log.start` did not fit in six reads.
         NewerFormat: a later release wrote the commit or `log.start`.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
+    if expected is not None and (found := _read_expected(store, keys, expected, seals=seals, known=known)) is not None:
+        return found
     commits = iter([commit])  # of the first attempt; later ones read it
     catalog: PartitionCatalog = _POLICY(
         lambda: _read(store, keys, next(commits, None), None, is_tolerant=True, seals=seals, known=known)
@@ -240,6 +251,25 @@ def read_catalog(
             "then repeat the query"
         )
     return catalog
+
+
+def _read_expected(
+    store: ObjectStore, keys: PartitionKeys, expected: Commit, *, seals: bool, known: Sequence[SealedObject]
+) -> PartitionCatalog | None:
+    """Return a snapshot by a commit that was read earlier; None unless the listing has the ETag of its content.
+
+    It was the commit before this listing began, so the listing contains every segment of its run.
+    """
+    etags = list[str]()
+
+    def seen(info: ObjectInfo) -> None:
+        if info.key == keys.commit:
+            etags.append(info.etag)
+
+    catalog = _read(store, keys, (expected, None), seen, is_tolerant=True, seals=seals, known=known)
+    if len(etags) != 1 or not _is_digest(etags[0], expected.encode()) or catalog.commit is None or not catalog.settled:
+        return None
+    return replace(catalog, commit_etag=etags[0])
 
 
 def read_snapshot(
@@ -352,10 +382,13 @@ def _log_start_of(
     """
     if isinstance(commit, Commit) and commit.epochs.pairs:
         expected = LogStart(commit.epochs.pairs[0][1], commit.lineage)
-        digest = hashlib.md5(expected.encode(), usedforsecurity=False).hexdigest()
-        if listed.etag.strip('"') == digest:
+        if _is_digest(listed.etag, expected.encode()):
             return StoredLogStart(expected, listed.etag, _milliseconds(listed))
     return read_log_start(store, keys.log_start)
+
+
+def _is_digest(etag: str, content: bytes) -> bool:
+    return etag.strip('"') == hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def read_log_start(store: ObjectStore, key: str) -> StoredLogStart | None:

@@ -37,6 +37,7 @@ def read_with_former(
     seals: bool = False,
     known: Sequence[SealedObject] = (),
     lowest: int | None = None,
+    expected: Commit | None = None,
 ) -> PartitionCatalog:
     """Return a snapshot of one partition for a reader, with its former places.
 
@@ -48,12 +49,13 @@ def read_with_former(
         known: as of `read_catalog`.
         lowest: the lowest offset that the caller reads. If the partition's own directory has it, the snapshot lacks the
             former places, and no request is sent for them.
+        expected: as of `read_catalog`.
 
     Raises:
         LineageUnsettled, StoreUnavailable, AccessDenied, BucketMissing: as `read_catalog`.
         NewerFormat: as `read_catalog`, of any of the places, and of `restored.json`.
     """
-    catalog = read_catalog(store, keys, commit, seals=seals, known=known)
+    catalog = read_catalog(store, keys, commit, seals=seals, known=known, expected=expected)
     if lowest is not None and lowest >= (catalog.start or 0):
         return catalog
     try:

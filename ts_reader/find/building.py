@@ -5,7 +5,7 @@ run; a larger index is several runs, which `ts_reader.find.merging` merges later
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ from ts_reader.find.rules import (
     is_indexable,
     obeys,
 )
-from ts_reader.find.runs import Pairs, Run, joined, new_name, put_files, put_objects
+from ts_reader.find.runs import NO_COMMITS, Pairs, Run, joined, new_name, put_files, put_objects
 from ts_reader.reading.segment_reader import SegmentReader
 
 PAIR_BYTES: Final = 5  # of the index, about
@@ -113,6 +113,7 @@ def build(
     copies: Iterable[Lacking],
     *,
     most_share: float = MOST_SHARE,
+    commits: Mapping[str, str] = NO_COMMITS,
     limit: BatchLimit = DEFAULT_LIMIT,
     done: Callable[[int], None] = lambda _: None,
 ) -> Built:
@@ -122,6 +123,7 @@ def build(
         prefix: of the keys of the index.
         copies: of partitions of the index's incarnation that it lacks, as `lacking` yields them.
         most_share: the bound: of a segment's bytes that its pairs may have.
+        commits: as of `Run`, of any partitions.
         done: called with the bytes of each segment.
 
     Raises:
@@ -136,7 +138,7 @@ def build(
         if entries:
             name = new_name(time.strftime("%Y%m%d", time.gmtime(store.current_time())))
             files = put_files(store, f"{prefix}{name}/", joined(pairs))
-            put_objects(store, f"{prefix}{name}/", entries, files, erased=lists)
+            put_objects(store, f"{prefix}{name}/", entries, files, erased=lists, commits=commits)
             built.runs.append(name)
             entries.clear()
             pairs.clear()

@@ -4,7 +4,7 @@
 way, and differ in where these calls are made.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog
@@ -16,8 +16,8 @@ from ts_reader.find.lookup import read_runs
 from ts_reader.find.merging import Each, clear, is_whole, listed, merge, mergeable, outdated, stored_in
 from ts_reader.reading.parallel import in_threads
 
-# Adds segments to the index with a prefix of keys, as `ts_reader.find.building.build`.
-Build = Callable[[str, Sequence[Lacking]], Built]
+# Adds segments to the index with a prefix of keys, as `ts_reader.find.building.build`; with commits as of `Run`.
+Build = Callable[[str, Sequence[Lacking], Mapping[str, str]], Built]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ def keep(
     runs = [run for run in runs if run.name not in damaged]
     numbers = {catalog.keys.directory: catalog.erased_number for catalog in catalogs}
     lists = {view.keys.directory: (view.erased, numbers[view.keys.directory]) for view in views if view.erased}
-    built = build(prefix, [missing for view in views for missing in lacking(view, runs, numbers[view.keys.directory])])
+    commits = {each.keys.directory: found.encode().decode() for each in catalogs if (found := each.proven_commit)}
+    missing = [each for view in views for each in lacking(view, runs, numbers[view.keys.directory])]
+    built = build(prefix, missing, commits)
     now = store.current_time()
     stored = stored_in(views)
     runs = [run for run in read_runs(store, keys.cluster, keys.incarnation) if run.name not in damaged]

@@ -7,6 +7,7 @@ before has read what they are, and reads what it no longer finds in the segments
 """
 
 import time
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -142,7 +143,10 @@ def merge(
     put = (each or here(store))(merged, FILES)
     files = {digits: file for digits, file in zip(FILES, put, strict=True) if file is not None}
     obeyed = {directory: lists[directory][1] for directory, *_ in entries if directory in lists}
-    put_objects(store, f"{prefix}{name}/", entries.items(), files, [run.name for run in runs], obeyed)
+    commits = dict(ChainMap(*(dict(run.commits) for run in sorted(runs, key=lambda run: run.modified, reverse=True))))
+    put_objects(
+        store, f"{prefix}{name}/", entries.items(), files, [run.name for run in runs], erased=obeyed, commits=commits
+    )
     return name
 
 

@@ -20,6 +20,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -48,6 +49,7 @@ _BYTES_OF_FOOTER: Final = 1 << 9  # of a file, for each byte of its footer: at l
 # Any identity that may write there can store more.
 _MOST_OBJECTS_BYTES: Final = 256 << 20
 _MOST_ABOUT_BYTES: Final = 1 << 20  # 256 files of 60 bytes each, and names of runs
+_MOST_COMMITS_BYTES: Final = _MOST_ABOUT_BYTES // 4  # as text, which JSON and Base64 lengthen
 _MOST_OBJECTS: Final = 4_000_000
 _LEAST_ROW_BYTES: Final = 4  # of `objects.parquet`, compressed: each object has a name and an ETag of its own
 _MOST_GROUP_ROWS: Final = 1 << 20
@@ -55,6 +57,7 @@ _MOST_GROUP_BYTES: Final = 64 << 20
 _WHOLE_BYTES: Final = 2 << 20  # a smaller file is read in one request: a second one would need as long
 _ARROW_END_BYTES: Final = 64 << 10  # that Arrow reads of a file's end first
 _ABOUT: Final = b"ts-find"
+NO_COMMITS: Final[Mapping[str, str]] = MappingProxyType({})
 _NAME: Final = re.compile(r"([0-9]{4}(?:[0-9]{2}){0,2})-[0-9a-f]{8}")
 _NO_LISTS: Final[Mapping[str, int]] = {}
 _NUMBERS: Final = ("size", "base", "end", "parts", "murmur2", "crc32", "fnv1a")
@@ -106,6 +109,8 @@ class Run:
         files: its files by the two digits, each with its size and its ETag.
         replaces: names of the runs that were merged into it.
         erased: by directory, the number of the list of erased offsets that all its entries obey.
+        commits: of some partitions of its objects, by directory: the content of a commit that was read before the run
+            was finished.
         modified: when it was finished, seconds since the epoch by the store's clock.
     """
 
@@ -115,6 +120,7 @@ class Run:
     files: Mapping[str, tuple[int, str]]
     replaces: tuple[str, ...] = ()
     erased: Mapping[str, int] = field(default_factory=dict)
+    commits: Mapping[str, str] = field(default_factory=dict, compare=False)
     modified: float = field(default=0.0, compare=False)
 
     def is_later_than(self, modified: int | None) -> bool:
@@ -170,7 +176,8 @@ def read_run(store: ObjectStore, prefix: str, name: str) -> Run:
             raise ValueError("an object is there twice")
         replaces = tuple(map(str, about["replaces"]))
         erased = {str(each): whole_number(number, 1, MAX_ERASED) for each, number in about.get("erased", {}).items()}
-        return Run(name, f"{prefix}{name}/", entries, files, replaces, erased, info.modified)
+        commits = {str(directory): str(text) for directory, text in about.get("commits", {}).items()}
+        return Run(name, f"{prefix}{name}/", entries, files, replaces, erased, commits, info.modified)
 
 
 def _entry(number: int, row: Mapping[str, int]) -> Entry:
@@ -222,10 +229,11 @@ def put_files(store: ObjectStore, prefix: str, pairs: Pairs) -> dict[str, tuple[
 def put_objects(
     store: ObjectStore,
     prefix: str,
-    entries: Iterable[tuple[Identity, Entry]],
+    entries: Collection[tuple[Identity, Entry]],
     files: Mapping[str, tuple[int, str]],
     replaces: Sequence[str] = (),
     erased: Mapping[str, int] = _NO_LISTS,
+    commits: Mapping[str, str] = NO_COMMITS,
 ) -> None:
     """Finish a run whose files are put: put its `objects.parquet` where none exists.
 
@@ -234,11 +242,16 @@ def put_objects(
         entries: in the order of their rows.
         replaces: as of `Run`.
         erased: the same.
+        commits: as of `Run`; those of other partitions, and those for which there is no room, are left out.
 
     Raises:
         CorruptData: it would be larger than readers accept.
         PreconditionFailed, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
+    kept, room = dict[str, str](), _MOST_COMMITS_BYTES
+    for directory in sorted(commits.keys() & {identity[0] for identity, _ in entries}):
+        if (room := room - len(commits[directory])) > 0:
+            kept[directory] = commits[directory]
     rows = [
         {
             **dict(zip(("directory", "stem", "size", "etag"), identity, strict=True)),
@@ -249,7 +262,8 @@ def put_objects(
         }
         for identity, entry in entries
     ]
-    about = {"version": VERSION, "files": files, "replaces": [*replaces]} | ({"erased": {**erased}} if erased else {})
+    about: dict[str, object] = {"version": VERSION, "files": files, "replaces": [*replaces], "commits": kept}
+    about |= {"erased": {**erased}} if erased else {}
     schema = _SCHEMA.with_metadata({_ABOUT: json.dumps(about).encode()})
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema), buffer, write_page_checksum=True)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from secrets import token_hex
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit import Commit
@@ -33,7 +33,10 @@ from ts_reader.query.query import Edge, Query, View, by_location, lowest_read, s
 from ts_reader.query.splits import PartitionRanges, Split, bytes_of, make_splits, whole_partitions
 from ts_reader.query.subscription import find_topics, where
 from ts_reader.reading.parallel import in_threads
-from ts_reader.reading.topics import Topic
+from ts_reader.reading.topics import Topic, nothing_expected
+
+if TYPE_CHECKING:
+    from ts_reader.find.lookup import Indexes
 
 # New objects before a collection of the youngest generation, and collections of it before one of the older generations.
 # The SDK's cycles, some kilobytes for each request, are still collected.
@@ -149,12 +152,14 @@ _COLLECTOR: Final = _Collector()
 
 def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     ends = () if query.cut is None else read_all_ends(store, query)
-    # A tolerant query reads every copy, and a cut looks for the times of shipping in each.
-    topics = find_topics(store, query, seals=query.tolerance.fails and query.cut is None)
-    check_named_partitions(query, topics)
     if filters.keys is not None:
         keys = filters.keys if query.key_equals is None else filters.keys & query.key_equals
         query = replace(query, key_equals=keys)
+    indexes = None if query.key_equals is None else _indexes_of(store)
+    expected = nothing_expected if indexes is None or not _has_all_offsets(query) else indexes.expected_commits
+    # A tolerant query reads every copy, and a cut looks for the times of shipping in each.
+    topics = find_topics(store, query, seals=query.tolerance.fails and query.cut is None, expected=expected)
+    check_named_partitions(query, topics)
     if query.view is View.LATEST:  # filters of records apply after the newest record of each key is found
         filters = filters.of_partitions
     found = [catalog for topic in topics for catalog in topic.partitions]
@@ -174,7 +179,7 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
         from ts_reader.find.lookup import KeyLookup  # noqa: PLC0415  (pyarrow, only for keys)
 
         parts = (part for catalog in wanted for part in (catalog, *(place.catalog for place in catalog.former)))
-        lookup = KeyLookup(store, [part.keys for part in parts], query.key_equals)
+        lookup = KeyLookup(store, [part.keys for part in parts], query.key_equals, indexes)
         if _has_all_offsets(query):
             wanted = lookup.not_left_out(wanted, tails=query.tail)
     views = opened(wanted)
@@ -203,6 +208,12 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     splits = splits_of(store, [plan.read for plan in plans], query, ends_at_damage=not has_end)
     warnings = (*_warnings(query, topics, views), *sorted(damaged or ()), *cut.warnings)
     return replace(_total(plans, splits, warnings, losses, found), found=found_keys)
+
+
+def _indexes_of(store: ObjectStore) -> "Indexes":
+    from ts_reader.find.lookup import Indexes  # noqa: PLC0415  (pyarrow, only for keys)
+
+    return Indexes(store)
 
 
 def _needed(catalog: PartitionCatalog, query: Query) -> PartitionCatalog:

@@ -10,14 +10,17 @@ from ts_common.errors import QueryError
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import some
 from ts_reader.query.query import Query, lowest_read
-from ts_reader.reading.topics import Topic, nothing_under, read_topics
+from ts_reader.reading.topics import Expected, Topic, nothing_expected, nothing_under, read_topics
 
 
-def find_topics(store: ObjectStore, query: Query, *, seals: bool = False) -> tuple[Topic, ...]:
+def find_topics(
+    store: ObjectStore, query: Query, *, seals: bool = False, expected: Expected = nothing_expected
+) -> tuple[Topic, ...]:
     """Return the query's topics with a snapshot of each of their partitions; empty if a pattern matches no topic.
 
     Args:
         seals: whether sealed objects can replace a part of the listings.
+        expected: as of `read_topics`.
 
     Raises:
         QueryError: the store does not hold the cluster with these entropy bits, or not the topic or partition.
@@ -28,7 +31,8 @@ def find_topics(store: ObjectStore, query: Query, *, seals: bool = False) -> tup
     known = list_known(store, query)
     wanted = wanted_names(query, known)
     listed = {name: known.get(name, NO_DIRECTORIES) for name in wanted}
-    topics = read_topics(store, keys, listed, query.incarnation, seals=seals, lowest=partial(lowest_read, query))
+    lowest = partial(lowest_read, query)
+    topics = read_topics(store, keys, listed, query.incarnation, seals=seals, lowest=lowest, expected=expected)
     found = []
     for name in wanted:
         if name in topics:

@@ -5,11 +5,13 @@ list of incarnations; a topic without either never existed. If the store has no 
 width is probably wrong, so the message names the widths that the store has for the cluster.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.clusters import known_clusters
+from ts_common.archive.commit import Commit
 from ts_common.archive.directories import TopicDirectories, entropy_widths, list_topics, topics_of
 from ts_common.archive.former_places import read_with_former
 from ts_common.archive.incarnations import Incarnations, read_incarnations
@@ -19,6 +21,14 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.incarnation_option import NEWEST, directory_of
 from ts_reader.reading.parallel import in_threads
+
+# Returns commits that partitions of an incarnation had earlier, by directory, as of `read_catalog`.
+Expected = Callable[[ClusterKeys, str], Mapping[str, Commit]]
+
+
+def nothing_expected(_cluster: ClusterKeys, _incarnation: str) -> Mapping[str, Commit]:
+    """Return no commit."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,7 @@ def read_topics(
     *,
     seals: bool = False,
     lowest: Callable[[TopicPartition], int | None] = lambda _: None,
+    expected: Expected = nothing_expected,
 ) -> dict[str, Topic]:
     """Return topics by name with all partitions that the store has; a topic that never existed is left out.
 
@@ -68,6 +79,7 @@ def read_topics(
         incarnation: of each topic, as `parse_incarnation` returns it.
         seals: as of `read_catalog`.
         lowest: returns that of `read_with_former`.
+        expected: is called once for each topic, before its partitions are listed.
 
     Raises:
         QueryError: a topic has no such incarnation.
@@ -86,10 +98,12 @@ def read_topics(
         for name in known
         for number in sorted(listed[name].partitions)
     ]
+    commits = ChainMap(*in_threads(lambda name: dict(expected(keys, chosen[name])), known))
     held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
 
     def read(keys: PartitionKeys) -> PartitionCatalog:
-        return read_with_former(store, keys, seals=seals, lowest=lowest(keys.partition))
+        known_commit = commits.get(keys.directory)
+        return read_with_former(store, keys, seals=seals, lowest=lowest(keys.partition), expected=known_commit)
 
     for catalog in in_threads(read, partitions, step="list"):
         if _holds_anything(catalog):

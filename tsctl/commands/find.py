@@ -40,7 +40,7 @@ from tsctl.scan_options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ts_reader import Archive, FarTimes, Scan
     from ts_reader.find.building import Lacking
@@ -290,10 +290,12 @@ def _index(entry: HeldTopic, most_share: float, output: Output) -> dict[str, int
 
     store, topic = entry.store, entry.topic
 
-    def add(prefix: str, copies: "Sequence[Lacking]") -> Built:
+    def add(prefix: str, copies: "Sequence[Lacking]", commits: "Mapping[str, str]") -> Built:
         total = sum(each.copy.segment.size for each in copies)
         with output.progress(topic.name, total, in_bytes=True) as advance:
-            return build(store, prefix, copies, most_share=most_share, limit=batch_limit(), done=advance)
+            return build(
+                store, prefix, copies, most_share=most_share, commits=commits, limit=batch_limit(), done=advance
+            )
 
     kept = keep(store, topic.partitions, add)
     built = kept.built

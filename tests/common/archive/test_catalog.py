@@ -1,7 +1,6 @@
 """The snapshot of a partition: one listing, with commit before and `log.start` after it."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from tenacity import wait_none
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
+from tests.md5_etags import Md5Etags
 from ts_common.archive import catalog as catalogs
 from ts_common.archive.catalog import (
     catalog_of,
@@ -27,7 +27,7 @@ from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.errors import LineageUnsettled
 from ts_common.model import TopicPartition
-from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 
 KEYS = ClusterKeys(CLUSTER).partition(TopicPartition("t", 0))
@@ -120,21 +120,6 @@ def test_log_start_is_read_if_its_etag_is_no_md5(archive: MadeArchive, stored: i
     assert read_catalog(archive.store, KEYS).log_start == stored
 
 
-class Md5Etags(WrappedStore):
-    """A store whose ETags are the MD5 of the content, as S3's are, and that counts reads of `log.start`."""
-
-    reads = 0
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        for info in self._inner.list(prefix, start_after=start_after):
-            data, _ = self._inner.get(info.key)
-            yield replace(info, etag=f'"{md5(data).hexdigest()}"')
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        self.reads += key == KEYS.log_start
-        return self._inner.open(key, byte_range)
-
-
 @pytest.mark.parametrize(("stored", "reads"), [(0, 0), (50, 1)])
 def test_an_md5_etag_of_the_implied_log_start_saves_the_request(archive: MadeArchive, stored: int, reads: int) -> None:
     """If the commit implies the content, its MD5 is compared; any other ETag causes one read."""
@@ -142,7 +127,27 @@ def test_an_md5_etag_of_the_implied_log_start_saves_the_request(archive: MadeArc
     archive.store.put(KEYS.log_start, encode_log_start(stored))
     store = Md5Etags(archive.store, threads=1)
     assert read_catalog(store, KEYS).log_start == stored
-    assert store.reads == reads
+    assert store.reads[KEYS.log_start] == reads
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_an_expected_commit_is_read_only_if_it_moved(archive: MadeArchive, moves: bool) -> None:
+    """A listing that shows its MD5 proves it; any other snapshot is the one of a reader that expects nothing."""
+    archive.put_segment("t", 0, batches((0, 100)))
+    archive.store.put(KEYS.commit, commit_of(None).encode())
+    archive.store.put(KEYS.log_start, encode_log_start(0))
+    store = Md5Etags(archive.store, threads=1)
+    expected = read_catalog(store, KEYS).proven_commit
+    assert expected == commit_of(None)
+    if moves:
+        archive.put_segment("t", 100, batches((100, 200)))
+        archive.store.put(KEYS.commit, commit_of(None, 200).encode())
+    before = store.reads[KEYS.commit], store.listings[KEYS.prefix]
+    found = read_catalog(store, KEYS, expected=expected)
+    assert (store.reads[KEYS.commit] - before[0], store.listings[KEYS.prefix] - before[1]) == (moves, 1 + moves)
+    assert found == read_catalog(store, KEYS)
+    assert read_catalog(archive.store, KEYS, expected=expected) == read_catalog(archive.store, KEYS)
+    assert read_catalog(archive.store, KEYS).proven_commit is None
 
 
 def test_lineages_that_do_not_fit_are_read_again_and_then_an_error(

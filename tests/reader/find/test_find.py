@@ -1,6 +1,7 @@
 """A look-up returns what a full scan returns, in drawn archives; without one of its rules it does not."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,12 +11,18 @@ import pytest
 
 from tests.made_archive import CLUSTER
 from tests.matrix import sampled
+from tests.md5_etags import Md5Etags
 from tests.reader.find.made import KEYS, PARTITIONS, Drawn
+from ts_common.archive.catalog import read_catalog
+from ts_common.model import TopicPartition
 from ts_reader import Archive, Scan
 from ts_reader.decode.hashed_key import HashedKey
-from ts_reader.find import lookup, merging, rules, runs
+from ts_reader.find import keeping, lookup, merging, rules, runs
+from ts_reader.find.building import build
 from ts_reader.find.merging import clear, merge, stored_in
 from ts_reader.query import read_split
+from ts_reader.query.plan_query import plan_query
+from ts_reader.query.query import Query, Subscription
 
 SEEDS = sampled(range(60), step=20)
 LATER = 10 * 86_400.0
@@ -79,6 +86,34 @@ def test_r18_a_look_up_returns_what_a_full_scan_returns(tmp_path: Path, seed: in
         assert not wrong(drawn, rnd), number
     assert not wrong(drawn, rnd, 2, view="latest")
     assert not wrong(drawn, rnd, 2, mode="DROPMALFORMED")
+
+
+def test_a_plan_by_expected_commits_is_one_by_commits_that_were_read(tmp_path: Path) -> None:
+    """In drawn archives, before and after elections: with a clock that is ahead, no commit of an index is expected."""
+    for seed in range(4):
+        drawn = Drawn.of(tmp_path / str(seed), seed)
+        keys, store = drawn.archive.keys, Md5Etags(drawn.archive.store, threads=1)
+        catalogs = [read_catalog(store, keys.partition(TopicPartition("t", number))) for number in range(PARTITIONS)]
+        keeping.keep(store, catalogs, lambda *given, of=store: build(of, *given[:2], commits=given[2]))
+        for moved in (0, PARTITIONS):
+            for key in drawn.rnd.sample(KEYS, 3):
+                query = Query(
+                    drawn.archive.location,
+                    CLUSTER,
+                    0,
+                    Subscription(("t",)),
+                    key_equals=frozenset([key]),
+                    fail_on_data_loss=False,
+                )
+                plans, reads = list[Any](), list[int]()
+                for ahead in (0.0, 1e11):
+                    store.later = ahead
+                    store.reads.clear()
+                    plans.append([replace(split, scan="") for split in plan_query(store, query).splits])
+                    reads.append(sum(store.reads[each.keys.commit] for each in catalogs))
+                assert plans[0] == plans[1]
+                assert reads == [moved, PARTITIONS]
+            drawn.elect()
 
 
 RIGHT = read_split.rows_with

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.made_seals import looking_for_seals
 from tests.made_tail import MadeTail, plain, ship
 from tests.made_views import view_of
 from tests.matrix import sampled
+from tests.md5_etags import Md5Etags
 from tests.reader.archives import ScannedArchive
 from tests.reader.decode.decoded_rows import decoded_to_the_damage
 from tests.reader.decode.odd_bytes import ALL
@@ -31,7 +33,8 @@ from ts_common.errors import DataLoss
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_reader import Archive
 from ts_reader.decode.hashed_key import hashed
-from ts_reader.find.building import build, lacking
+from ts_reader.find.building import Built, Lacking, build, lacking
+from ts_reader.find.keeping import keep
 from ts_reader.find.lookup import KeyLookup, read_runs
 from ts_reader.find.merging import merge, stored_in
 from ts_reader.find.rules import PARTS, Certificate, Entry
@@ -209,6 +212,46 @@ def test_a_rare_key_costs_few_requests(tmp_path: Path) -> None:
     assert sum(high - low for low, high in windows[view_of(archive).partition]) == 1
     assert dict(counts.requests) == {"list": 1, "get": 2}
     assert planning <= 12
+
+
+def test_an_index_saves_the_requests_for_commits_that_did_not_move(tmp_path: Path) -> None:
+    """Of two partitions one moves: only its commit is read, before a second listing, and its new record is found.
+
+    When the index is older than its commits were, a commit is read first, and each partition is listed once.
+    """
+    archive = MadeArchive(tmp_path)
+    for partition in (0, 1):
+        archive.put_segment("t", 0, batches((0, 50)), partition=partition)
+        archive.commit("t", 50, partition=partition)
+    store = Md5Etags(archive.store, threads=1)
+
+    def add(prefix: str, copies: Sequence[Lacking], commits: Mapping[str, str]) -> Built:
+        return build(store, prefix, copies, most_share=100, commits=commits)
+
+    keep(store, [read_catalog(store, archive.partition("t", number)) for number in (0, 1)], add)
+    query = Query(archive.location, CLUSTER, 0, Subscription(("t",)), key_equals=frozenset([b"70"]))
+    places = [archive.partition("t", number) for number in (0, 1)]
+
+    def found() -> tuple[list[int], list[int], int]:
+        """Return for each partition the reads of its commit and the listings, and the segments of the plan."""
+        store.reads.clear()
+        store.listings.clear()
+        plan = plan_query(store, query)
+        return (
+            [store.reads[each.commit] for each in places],
+            [store.listings[each.prefix] for each in places],
+            (plan.segments),
+        )
+
+    assert found() == ([0, 0], [1, 1], 0)
+    archive.put_segment("t", 50, batches((50, 100)), partition=1)
+    archive.commit("t", 100, partition=1, highest_base=50)
+    assert found() == ([0, 1], [1, 2], 1)
+    (run,) = read_runs(store, archive.keys, "t")
+    merge(store, archive.keys.find("t"), "2026", [run], stored_in([view_of(archive)]))
+    assert found() == ([0, 1], [1, 2], 1)
+    store.later = 2 * store.current_time()
+    assert found() == ([1, 1], [1, 1], 1)
 
 
 def _left_out(archive: MadeArchive, key: bytes) -> bool:
