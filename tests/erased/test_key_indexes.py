@@ -1,7 +1,7 @@
 """The hash of the person's key in indexes that were built before the list."""
 
 import io
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import time
 
@@ -13,7 +13,7 @@ from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.object_keys import PartitionKeys
 from ts_reader import Archive
 from ts_reader.decode.hashed_key import hashed
-from ts_reader.find.building import build
+from ts_reader.find.building import Built, Lacking, build
 from ts_reader.find.keeping import Kept, keep
 from ts_reader.find.lookup import read_runs
 from tsctl.erase.key_indexes import remaining_in_key_indexes
@@ -25,7 +25,11 @@ DAY = 86_400
 def kept(person: Canary) -> Kept:
     """Do what `tsctl find index` does."""
     store = person.archive.store
-    return keep(store, [read_snapshot(store, person.keys)], partial(build, store, most_share=100))
+
+    def add(prefix: str, copies: Sequence[Lacking], commits: Mapping[str, str]) -> Built:
+        return build(store, prefix, copies, most_share=100, commits=commits)
+
+    return keep(store, [read_snapshot(store, person.keys)], add)
 
 
 def has_hash(person: Canary, keys: PartitionKeys) -> bool:

@@ -307,9 +307,9 @@ class InPieces(WrappedStore):
     def put(self, key: str, body: bytes | Body, **named: Any) -> ObjectInfo:
         """Pass bytes on."""
         if not isinstance(body, bytes):
-            whole = body.read()
-            body.seek(0)
-            pieces = [*iter(lambda: body.read(7), b"")]
+            source, whole = body, body.read()
+            source.seek(0)
+            pieces = [*iter(lambda: source.read(7), b"")]
             assert (b"".join(pieces), max(map(len, pieces))) == (whole, 7)
             body = whole
         return super().put(key, body, **named)
