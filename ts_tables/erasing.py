@@ -75,13 +75,14 @@ def _obey(target: Target, plans: Plans, engine: Engine, newest: Parsing | None) 
         before |= {name: dict(known.obeyed).get(name, 0) for name, _ in each.lists}
         if offsets:
             hidden.append(HiddenRows(each.partition, each.topic_id, offsets))
-    if not hidden and state == opened.state:
-        return Obeyed(notes=(*notes, *staying))
     notes += staying
+    if not hidden and state == opened.state:
+        return Obeyed(notes=tuple(notes))
     with target.change(opened) as change:
-        added, state, records = _deleted(change, state, hidden, plans, engine, newest)
-        change.note_erased(before, hidden, added)
-        change.commit(state, added)
+        added, after, records = _deleted(change, state, hidden, plans, engine, newest)
+        if added.replaced or state != opened.state:
+            change.note_erased(before, hidden, added)
+            change.commit(after, added)
     return Obeyed(len(found.claims) - len(staying), records, tuple(notes))
 
 

@@ -115,7 +115,7 @@ class Tables:
         stores = parts.planner.stores(parts.target.open().state)
         compared = {store.location: int(store.current_time()) * 1000 for store, _, _ in stores}
         done = obey(parts.target, parts.planner, self._engine, parts.parsing)
-        self._publish(parts, parts.target.open(), compared)
+        self._publish(parts, parts.target.open(), {} if done.notes else compared)
         return done
 
     def _obey_requests(self, parts: Parts, summary: RunSummary) -> Mapping[str, int]:
@@ -125,6 +125,8 @@ class Tables:
         if compared:
             done = obey(parts.target, parts.planner, self._engine, parts.parsing)
             summary.erased, summary.erasing = done.records, done.notes
+            if done.notes:  # the next run looks again
+                return {}
         return compared
 
     @staticmethod

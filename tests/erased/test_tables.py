@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import json
 import os
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from time import time
 from typing import Any
@@ -17,7 +19,8 @@ from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.made_tables import MadeTable, verified
 from tests.tables.test_latest import Latest
-from tests.tables.test_parsed_tables import NAME, Made
+from tests.tables.test_parsed_tables import NAME, Made, kill_run
+from tests.tsctl.running import runner
 from ts_common.archive.erasures import Erasure, erasure_key
 from ts_tables.files.layout import FileFormat
 from ts_tables.iceberg.catalogs import open_catalog
@@ -71,11 +74,11 @@ def made(person: Canary, directory: Path, kind: str) -> Made:
     return table
 
 
-def request(person: Canary, name: str = "case") -> None:
+def request(person: Canary, age: float = 5) -> None:
     """Put a request to erase some seconds ago, as `tsctl erase add` does after its lists."""
-    key, erasure = erasure_key(person.keys.cluster, name), Erasure(name, "t", 1, None, "letter", 2, 0, ())
+    key, erasure = erasure_key(person.keys.cluster, "case"), Erasure("case", "t", 1, None, "letter", 2, 0, ())
     person.archive.store.put(key, erasure.encode())
-    before = time() - 5
+    before = time() - age
     os.utime(f"{person.archive.location.removeprefix('file://')}/{key}", (before, before))
 
 
@@ -187,5 +190,54 @@ def test_rows_of_two_leaders_keep_a_request_open(tmp_path: Path) -> None:
     put_erased(table.archive.store, table.archive.partition("t"), [(10, 12, 0), (35, 37, 0)])
     done = table.tables.obey(NAME)
     assert (done.records, done.partitions, len(done.notes)) == (2, 0, 1)
+    number = table.tables.verify(NAME).snapshot
+    done = table.tables.obey(NAME)
+    assert (done.records, done.partitions, len(done.notes)) == (0, 0, 1)
+    assert table.tables.verify(NAME).snapshot == number
     keys = table.archive.keys
     assert len([*remaining_in_tables(table.archive.store, keys, {"t-0": 1})]) == 1
+
+
+@pytest.mark.parametrize("when", cases(product((0, 1), (False, True)), quick=[(0, True), (1, False)]))
+def test_a_run_that_is_killed_at_a_deletion_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: tuple[int, bool]
+) -> None:
+    """Rows of both tables are deleted by the next run, and the request stays open until then."""
+    table = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg", {})
+    table.more = {"parser": {"type": "json", "columns": {"id": "long"}}}
+    person = Canary(table.archive, b"canary-5d0c91f2")
+    table.put_values(0, [b'{"id":1}', person.person] * 10)
+    table.tables.create(NAME)
+    table.tables.run(NAME)
+    person.erase([0, 1, 3, 5, *range(7, 20, 2)])
+    request(person)
+    kill_run(table, monkeypatch, when[0], is_late=when[1])
+    assert len(remaining(person, 1)) == 1
+    table.tables.run(NAME)
+    assert table.select("select _offset from {} order by 1") == [(offset,) for offset in range(2, 20, 2)]
+    assert table.select("select _offset from {}", "_quarantine") == []
+    expire(table)
+    table.tables.run(NAME)
+    assert remaining(person, 1) == []
+    assert having(table.directory, person.person) == []
+
+
+def test_the_command_deletes_the_rows_and_a_run_prints_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a request too; with offsets next to it, what is meant is unknown."""
+    monkeypatch.chdir(tmp_path)
+    person, tsctl = canary(tmp_path / "archive"), runner(capfd)
+    table = made(person, tmp_path / "lake", "parquet")
+    Path("tables.yaml").write_text(json.dumps(table.content))
+    person.erase()
+    refused = tsctl("tables", "forget", NAME, "--erased", "--offsets", "t-0:1")
+    assert (refused.code, "give keys and offsets, or --erased" in refused.err) == (2, True)
+    expected = f"{NAME}: deleted the rows of {len(GONE)} erased records; 1 partition had a greater list\n"
+    assert tsctl("tables", "forget", NAME, "--erased", "--workers", "1").out == expected
+    assert remaining(person, 1) == []
+    person.erase({*GONE, 201}, number=2)
+    request(person, 0)
+    assert "deleted the rows of 1 erased record\n" in tsctl("tables", "run", "--workers", "1").out
+    (document,) = tsctl("tables", "run", "--workers", "1", "--json").lines
+    assert document["erased_records"] == 0

@@ -102,14 +102,14 @@ def left_of_erased(table: Table) -> dict[str, Mapping[str, int]]:
         Exception: what pyiceberg and its file systems raise.
     """
     files, found = TableFiles.of(table), dict[str, Mapping[str, int]]()
-    notes = list(files.erased(_MOST_BYTES))
-    needed = _needed(table) if notes else frozenset[str]()
-    plans = {plan_of(each) for each in table.metadata.snapshots}
-    for plan, path, data in notes:
+    plans, needed = {plan_of(each) for each in table.metadata.snapshots}, frozenset[str]()
+    for plan, path, data in list(files.erased(_MOST_BYTES)):
         fields = parse_fields(data, path, "a note about erased rows", _MOST_BYTES)
         with decoding(path, "a note about erased rows", data):
             paths = [str(each) for each in fields["paths"]]
             before = {str(name): whole_number(number) for name, number in fields["before"].items()}
+        if plan not in plans:
+            needed = needed or _needed(table)
         if plan in plans or not needed.isdisjoint(paths):
             found[plan] = before
             continue

@@ -105,7 +105,7 @@ def _claimed(
     skip(last, parted, "are above the end of the commit")
     if not known.obeys(view.lists) and view.erased.meets(known.start, known.end):
         lists = some(f"{name} (list {number})" for name, number in view.lists)
-        notes.append(f"{keys.partition}: rows of erased records of {lists} are in the table until its next run")
+        notes.append(f"{keys.partition}: the table can have rows of erased records of {lists}, until its next run")
     withheld = _withheld(known)
     low = max(known.start, view.start)
     noted = {(hole.start, hole.end) for hole in known.holes}
