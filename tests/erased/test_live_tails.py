@@ -51,7 +51,7 @@ def test_a_batch_of_a_higher_epoch_is_another_record(made: MadeArchive) -> None:
     assert remaining(made, (105, 106, 3)) == names(made)
 
 
-def test_merged_objects_and_those_that_nothing_leads_to_remain(made: MadeArchive) -> None:
+def test_x02_merged_objects_and_those_that_nothing_leads_to_remain(made: MadeArchive) -> None:
     """The agent deletes former packs twenty minutes after the merge; another broker's log has no agent any more."""
     tail, removed = MadeTail(made), MadeTail(made, log="7")
     tail.put(plain(made, (100, 110)))
@@ -68,7 +68,7 @@ def test_merged_objects_and_those_that_nothing_leads_to_remain(made: MadeArchive
 
 
 @pytest.mark.parametrize("at", [0, 20, -30])
-def test_an_object_that_cannot_be_read_may_have_some(made: MadeArchive, at: int) -> None:
+def test_x02_an_object_that_cannot_be_read_may_have_some(made: MadeArchive, at: int) -> None:
     """A damaged header or index, and a name that no agent gives; damaged batches change nothing."""
     tail = MadeTail(made)
     tail.put(plain(made, (100, 110)))

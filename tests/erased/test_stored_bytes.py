@@ -91,7 +91,7 @@ def rooms(found: Sequence[Stored]) -> set[str]:
     return {next(name for name in ("tail", "find", "t-0") if f"/{name}/" in each.key) for each in found}
 
 
-def test_no_version_of_any_object_has_the_person_at_the_end(
+def test_x03_no_version_of_any_object_has_the_person_at_the_end(
     versioned: MadeArchive, s3: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each step leaves the person where the next one looks, and the search finds it there."""

@@ -1,6 +1,7 @@
 """Earlier versions with erased records: which are named, which are deleted, and what keeps one."""
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +16,8 @@ from tests.erased.canary import GONE, Canary, canary
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_tail import MadeTail, plain, ship
 from tests.tsctl.erase.killing import not_held, not_locked, shown
+from tests.tsctl.erase.made import named, put_agent
+from tests.tsctl.running import runner
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.object_keys import SegmentName
@@ -130,7 +133,7 @@ def test_a_version_waits_for_its_grace(person: Canary) -> None:
     assert len(earlier(person, FIRST)) == 1
 
 
-def test_a_version_with_the_only_copy_of_other_records_stays(person: Canary) -> None:
+def test_x01_a_version_with_the_only_copy_of_other_records_stays(person: Canary) -> None:
     """The rewritten copy of the first segment is lost; a repair needs the version."""
     store = person.archive.store
     (made,) = (info.key for info in store.list(person.keys.prefix + FIRST.stem) if info.key.endswith(".log"))
@@ -209,7 +212,7 @@ def test_a_lock_keeps_a_version_and_is_named_with_its_end(versioned: MadeArchive
     assert store.version_lock(first) is not None
 
 
-def test_a_version_that_readers_find_again_stays(person: Canary, s3: S3Server) -> None:
+def test_x01_a_version_that_readers_find_again_stays(person: Canary, s3: S3Server) -> None:
     """An operator removes the delete marker while the run compares: it is the current version then."""
     key, bucket = person.keys.segment(FIRST), person.archive.location.removeprefix("s3://").removesuffix("/base")
     (marker,) = (each for each in person.archive.store.versions(key) or () if each.is_delete_marker)
@@ -225,7 +228,7 @@ def test_a_version_that_readers_find_again_stays(person: Canary, s3: S3Server) -
     assert remaining(person) == []
 
 
-def test_a_partition_whose_commit_goes_back_meanwhile_keeps_its_versions(person: Canary) -> None:
+def test_x01_a_partition_whose_commit_goes_back_meanwhile_keeps_its_versions(person: Canary) -> None:
     """A copy that stays and is written again ends it too: neither is what was compared."""
     store, keys = person.archive.store, person.keys
     commit, _ = read_commit(store, keys)
@@ -246,6 +249,14 @@ def test_a_partition_whose_commit_goes_back_meanwhile_keeps_its_versions(person:
             remove(person, held=at_last_look(write))
         store.put(made, body, metadata=dict(info.metadata))
     assert len([*earlier(person, FIRST), *earlier(person, SECOND)]) == 2
+
+
+def test_a_java_uploaders_partition_keeps_its_versions(person: Canary) -> None:
+    """It writes over segments without a condition; what remains is an error too, and not nothing."""
+    person.archive.store.put(person.keys.commit, b"%020d" % 100)
+    for step in (remove, remaining):
+        with pytest.raises(LeftOut, match="is not of an agent"):
+            step(person)
 
 
 def test_what_retention_has_released_needs_no_copy(person: Canary) -> None:
@@ -373,3 +384,45 @@ def test_earlier_versions_of_packs_remain_until_a_rule_removes_them(versioned: M
     assert found.reason.startswith("1 earlier version of its packs")
     written = min(each.info.modified for each in store.versions(keys.tails) or ())
     assert [*remaining_tail_versions(store, keys, written, protection=protection)] == []
+
+
+def test_the_command_deletes_in_the_partitions_of_requests(
+    versioned: MadeArchive, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A dry run deletes nothing; a version that is the only copy of other records is a finding."""
+    run, store = runner(capfd), versioned.store
+    person = canary(versioned)
+    put_agent(versioned)
+    versioned.put_segment("t", 200, batches(*steps(200, 220)))
+    versioned.commit("t", 220, highest_base=200)
+    place, keys = named(versioned), tmp_path / "keys"
+    keys.write_bytes(person.person)
+    terms = ("--topic", "t", "--reference", "letter 1", "--due", "2090-01-31", "--key-file", keys)
+    assert run("erase", "add", "case", *terms, *place).code == 0
+    assert "no versions with erased records" in run("erase", "versions", *place).out
+    for _ in range(2):
+        assert run("erase", "run", "--grace", "0s", *place).code == 0
+    versions = [each.id for name in (FIRST, SECOND) for each in earlier(person, name)]
+    waiting = run("erase", "versions", *place)
+    assert (waiting.code, "a repair can still need it" in waiting.out) == (0, True)
+    planned = run("erase", "versions", "--grace", "0s", "--dry-run", "--json", *place)
+    assert [(each["did"], each["version"]) for each in planned.document["versions"]] == [
+        ("to remove", each) for each in versions
+    ]
+    (made,) = (info.key for info in store.list(person.keys.prefix + FIRST.stem) if info.key.endswith(".log"))
+    store.delete([made])
+    found = run("erase", "versions", "--grace", "0s", "--json", *place)
+    assert (found.code, [each["did"] for each in found.document["versions"]]) == (1, ["hidden only", "removed"])
+    lines = [
+        json.loads(line)
+        for info in store.list(versioned.keys.erasures + "case.run-")
+        for line in store.get(info.key)[0].splitlines()
+    ]
+    noted = [(each["did"], each["version"]) for each in lines if "version" in str(each.get("did"))]
+    assert noted == [("removing version", versions[1]), ("removed version", versions[1])]
+
+
+def test_a_bucket_without_versions_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing is listed there."""
+    made = rewritten(MadeArchive(tmp_path / "bucket")).archive
+    assert "the bucket keeps no versions" in runner(capfd)("erase", "versions", *named(made)).out
