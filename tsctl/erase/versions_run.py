@@ -95,7 +95,7 @@ def _remove(work: Work, protection: Protection, found: Found) -> None:
 
 def _visit(work: Work, visited: Visited, protection: Protection, evidence: Evidence) -> None:
     def note(outcome: Outcome, did: str) -> None:
-        fields = {"partition": visited.place.name, "key": outcome.key, "version": outcome.version}
+        fields = {"partition": visited.place.name, "key": outcome.key, "version_id": outcome.version}
         evidence.note(visited.concerned(outcome), did, **fields, before=outcome.before, records=outcome.records)
 
     def removing(outcomes: Sequence[Outcome]) -> None:
