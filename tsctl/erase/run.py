@@ -99,11 +99,8 @@ class Visited:
 
     def concerned(self, outcome: Outcome) -> list[str]:
         """Return the requests whose records a copy can have had."""
-        return [
-            name
-            for name, each in self.wanted.items()
-            if outcome.obeys < each.number and (outcome.base < each.end or not each.end)
-        ]
+        stored = self._stored(outcome)
+        return [name for name, each in self.wanted.items() if stored.concerns([each])]
 
     def count(self, did: Did) -> int:
         """Return the number of copies with an outcome."""
@@ -124,10 +121,12 @@ class Visited:
         """What can have records of a list."""
         if self.problem is not None:
             yield Remains(Surface.COPY, self.place.name, self.problem)
-        for each in self.staying:
-            obeys = {self.place.name: each.obeys}
-            yield Remains(Surface.COPY, each.key, each.reason, each.until, obeys, each.base)
+        yield from map(self._stored, self.staying)
         yield from self.elsewhere
+
+    def _stored(self, outcome: Outcome) -> Remains:
+        obeys = {self.place.name: outcome.obeys}
+        return Remains(Surface.COPY, outcome.key, outcome.reason, outcome.until, obeys, outcome.base)
 
 
 class News(StrEnum):

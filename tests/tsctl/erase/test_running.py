@@ -180,6 +180,10 @@ def test_a_segment_of_the_leader_belongs_to_requests_that_end_above_its_base(
     assert (found["case-1"]["state"], found["case-2"]["state"]) == ("erased", "hidden")
     (waiting,) = found["case-2"]["remains"]
     assert waiting["reason"] == f"line 1 of {person.keys.commit} names its base"
+    person.archive.put_segment("t", 240, batches(*steps(240, 250)))
+    person.archive.commit("t", 250, highest_base=240, log_start=None)
+    assert erase(person, run)["partitions"][0]["rewritten"] == 1
+    assert [each for each in lines(person) if each.get("key") == waiting["where"]] == []
 
 
 def test_killed_after_each_write_the_next_run_completes_it(tmp_path: Path) -> None:
