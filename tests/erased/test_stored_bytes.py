@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,7 +42,7 @@ class Later(WrappedStore):
 
 def index(person: Canary, store: ObjectStore) -> None:
     """Do what `tsctl find index` does."""
-    keep(store, [read_snapshot(store, person.keys)], partial(build, store, most_share=100))
+    keep(store, [read_snapshot(store, person.keys)], lambda *given: build(store, *given[:2], most_share=100))
 
 
 def made_everywhere(made: MadeArchive) -> tuple[Canary, MadeTail]:

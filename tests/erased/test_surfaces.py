@@ -1,7 +1,6 @@
 """Surfaces that keep a request `hidden` after its copies were removed: each alone, until it has nothing any more."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,11 @@ def requested(made: MadeArchive, run: Run, path: Path) -> Canary:
     made.put_segment("t", 200, batches(*steps(200, 220)))
     made.commit("t", 220, highest_base=200, live=live((0, 220)))
     MadeTail(made).put(entry(made, "t", 220, log_of(person.person, 220, 230, {225})))
-    keep(made.store, [read_snapshot(made.store, person.keys)], partial(build, made.store, most_share=100))
+    keep(
+        made.store,
+        [read_snapshot(made.store, person.keys)],
+        lambda *given: build(made.store, *given[:2], most_share=100),
+    )
     add(person, run, path, "case-1")
     return person
 
