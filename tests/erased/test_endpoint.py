@@ -18,6 +18,7 @@ from tests.endpoint.clients import Served, batches_of, consumed, fetch, list_off
 from tests.endpoint.running import running
 from tests.erased.canary import END, GONE, STAY, Canary, canary, log_of, put_erased
 from tests.made_tail import MadeTail, entry
+from tests.matrix import cases
 from ts_common.archive.commit import Live
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.erasures import erasure_key
@@ -62,7 +63,7 @@ async def _answers(served: Served, person: Canary, start: int, most_bytes: int) 
     return shown
 
 
-@pytest.mark.parametrize("most_bytes", [1, 700, 2000, 1 << 20])
+@pytest.mark.parametrize("most_bytes", cases([1, 700, 2000, 1 << 20], quick=[1, 1 << 20]))
 def test_no_batch_on_the_wire_has_an_erased_record(person: Canary, most_bytes: int) -> None:
     """From each offset on, also just behind an erased record, and with the first and the last one erased."""
 

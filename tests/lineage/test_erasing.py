@@ -53,6 +53,7 @@ def test_without_a_clause_its_counterexample_is_back(clause: EraseRule) -> None:
     assert f"Without it ({broken.name})" in (clause.__doc__ or ""), f"without {clause.name}: {result}"
 
 
+@pytest.mark.full
 def test_a_list_that_is_lost_while_another_eraser_waits_shows_its_records() -> None:
     """The documented limit: the eraser has read `log.start` before the list was named, and lists after its loss."""
     result = search(Model(ERASURES[LIMIT]))

@@ -98,6 +98,7 @@ def collector(archive: Archive) -> Callable[[int], LocationResult]:
     return collect
 
 
+@pytest.mark.full  # the locks end on the store's clock: half a minute of waiting, with a cluster
 def test_an_agent_retention_and_a_repair_run_with_locks_until_these_end(
     one_broker: LocalCluster, archive: Archive, run: Run
 ) -> None:
