@@ -111,7 +111,7 @@ def plan_merge(log: PackLog, needs: Needs) -> MergePlan | None:
     """
     size, count = sum(pack.size for pack in log.packs), sum(len(pack.rows) for pack in log.packs)
     if len(log.packs) >= PACKS or size >= _OBJECT_BYTES or count >= _PACK_ROWS:
-        moved = tuple(row for pack in log.packs for row in pack.rows if needs(row))
+        moved = tuple(row for pack in log.packs for row in pack.rows)
         return _plan(log, needs, moved, packs=tuple(pack.name for pack in log.packs))
     if log.is_tidy:
         return None

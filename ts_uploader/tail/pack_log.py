@@ -4,7 +4,7 @@ The newest pack is the root: its index leads to each entry that counts, in this 
 pack's index stays small, it is divided::
 
     pack n          entries since the last wide pack, and its own
-    a wide pack     each eighth one: all entries that are in packs
+    a wide pack     each seventh one: all entries that are in packs
     merged objects  entries that merges copied
 
 Each names the next as `before`. An index leads further where that needs few entries: a pack of a small log has all of
@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys, pack_name, pack_number
@@ -30,7 +30,7 @@ from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, Tr
 from ts_common.store.contract import IfAbsent, ObjectStore
 
 GRACE_SECONDS: Final = 1200.0  # a process that is suspended longer reads its log before a put counts
-_WIDE_EVERY: Final = 8
+_WIDE_EVERY: Final = 6
 _WIDE_ROWS: Final = 1024  # of a wide pack that has the entries of merged objects too: each costs some 10 us
 _NARROW_ROWS: Final = 128  # of any other pack that has them
 _DELETED_AT_ONCE: Final = 1000
@@ -213,9 +213,10 @@ class PackLog:
             raise LogMoved(f"{self._prefix}{name}: its answer arrived {passed:.0f} s after the last look")
         size = sum(map(len, batches))
         first = len(body) - size
-        own = (entry._replace(object=name, position=entry.position + first) for entry in entries)
+        # `_replace` needs thrice as long.
+        own = tuple([TailEntry._make((*each[:4], name, each.position + first, *each[6:])) for each in entries])
         self.number += 1
-        self.packs.append(Pack(name, tuple(own), size))
+        self.packs.append(Pack(name, own, size))
         self._objects.add(name)
         if since == 0:
             self._wide = len(self.packs)
@@ -235,7 +236,7 @@ class PackLog:
         Raises:
             IndexFull: its index has no room.
         """
-        rows = [*(row for pack in self.packs[since:] for row in pack.rows), *entries]
+        rows = [*chain.from_iterable(pack.rows for pack in self.packs[since:]), *entries]
         following = self.merged[0].name if self.merged else None
         try:
             if since:

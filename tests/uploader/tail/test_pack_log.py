@@ -2,6 +2,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -307,9 +308,9 @@ class InPieces(WrappedStore):
     def put(self, key: str, body: bytes | Body, **named: Any) -> ObjectInfo:
         """Pass bytes on."""
         if not isinstance(body, bytes):
-            source, whole = body, body.read()
-            source.seek(0)
-            pieces = [*iter(lambda: source.read(7), b"")]
+            whole = body.read()
+            body.seek(0)
+            pieces = [*iter(partial(body.read, 7), b"")]
             assert (b"".join(pieces), max(map(len, pieces))) == (whole, 7)
             body = whole
         return super().put(key, body, **named)

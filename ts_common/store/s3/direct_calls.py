@@ -334,7 +334,8 @@ def _hash_quickly(signer: Any) -> None:
 def _digest(request: AWSRequest) -> str | None:
     """Return the SHA-256 of a body; None if the signature does not have it."""
     body: Any = request.body
-    if not body or not str(request.url).startswith("http:"):
+    options = getattr(request.context.get("client_config"), "s3", None) or {}
+    if not body or not str(request.url).startswith("http:") or options.get("payload_signing_enabled") is False:
         return None
     if isinstance(body, bytes | bytearray):
         return hashlib.sha256(body).hexdigest()
