@@ -3,8 +3,9 @@
 The newest pack is the root: its index leads to each entry that counts, in this object or in earlier ones. So that a
 pack's index stays small, it is divided::
 
-    pack n          entries since the last wide pack, and its own
-    a wide pack     each seventh one: all entries that are in packs
+    pack n          entries since the last middle or wide pack, and its own
+    a middle pack   each fourth one: entries since the last wide pack
+    a wide pack     each fourteenth one: all entries that are in packs
     merged objects  entries that merges copied
 
 Each names the next as `before`. An index leads further where that needs few entries: a pack of a small log has all of
@@ -30,7 +31,8 @@ from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, Tr
 from ts_common.store.contract import IfAbsent, ObjectStore
 
 GRACE_SECONDS: Final = 1200.0  # a process that is suspended longer reads its log before a put counts
-_WIDE_EVERY: Final = 6
+_WIDE_EVERY: Final = 13  # of forty packs with 300 entries each, an index has those of four on average
+_MIDDLE_EVERY: Final = 3
 _WIDE_ROWS: Final = 1024  # of a wide pack that has the entries of merged objects too: each costs some 10 us
 _NARROW_ROWS: Final = 128  # of any other pack that has them
 _DELETED_AT_ONCE: Final = 1000
@@ -114,7 +116,8 @@ class PackLog:
         self._is_read = False
         self._looked = 0.0
         self._looked_at = 0.0  # by the store's clock
-        self._wide: int | None = None  # number of packs up to the last wide one; None without one
+        # How many packs there are up to the last wide one, and up to the last middle one.
+        self._wide_and_middle: tuple[int, int] | None = None
         self._objects: set[str] = set()  # that exist, and are not in the next
         self._unused: deque[tuple[float, str]] = deque(maxlen=_MOST_LISTED)  # since when nothing leads to an object
 
@@ -157,7 +160,7 @@ class PackLog:
                 (of_pack if pack_number(row.object) is None else packs.setdefault(row.object, [])).append(row)
         self.merged = (Listed(None, tuple(of_pack)), *merged) if of_pack else tuple(merged)
         self.packs = [_pack(name, rows) for name, rows in sorted(packs.items(), reverse=True)]
-        self._wide, self.is_tidy = None, False
+        self._wide_and_middle, self.is_tidy = None, False
         self._objects = listed | {index.name for index in indexes}
         self._unused.clear()
         self._retire()
@@ -173,7 +176,7 @@ class PackLog:
         looked, looked_at = self._seconds(), self._store.current_time()
         newest = newest_pack(self._store, self._keys, self.name)
         self.number = 0 if newest is None else pack_number(newest.key.removeprefix(self._prefix)) or 0
-        self.packs, self.merged, self._wide = [], (), None
+        self.packs, self.merged, self._wide_and_middle = [], (), None
         self._objects.clear()
         self._unused.clear()
         self._looked, self._looked_at, self._is_read = looked, looked_at, True
@@ -194,9 +197,11 @@ class PackLog:
             raise LogMoved(f"{self._prefix}: not read yet")
         if self._seconds() - self._looked > GRACE_SECONDS / 4:
             self._look()
-        is_due = self._wide is None or len(self.packs) - self._wide >= _WIDE_EVERY
-        room = (_WIDE_ROWS if is_due else _NARROW_ROWS) - len(entries) - sum(len(pack.rows) for pack in self.packs)
-        since = 0 if is_due or room >= 0 or self._wide is None else self._wide
+        count, (wide, middle) = len(self.packs), self._wide_and_middle or (0, 0)
+        is_wide = self._wide_and_middle is None or count - wide >= _WIDE_EVERY
+        is_middle = count - middle >= _MIDDLE_EVERY
+        room = (_WIDE_ROWS if is_wide else _NARROW_ROWS) - len(entries) - sum(len(pack.rows) for pack in self.packs)
+        since = 0 if is_wide or room >= 0 else wide if is_middle else middle
         name, head = pack_name(self.number + 1), PackHead(self.name, self.number + 1, nonce(), requested)
         body = self._body(head, entries, batches, since, room)
         self._is_read = False
@@ -219,8 +224,10 @@ class PackLog:
         self.packs.append(Pack(name, own, size))
         self._objects.add(name)
         if since == 0:
-            self._wide = len(self.packs)
-        if is_due:
+            self._wide_and_middle = count + 1, count + 1
+        elif is_middle:
+            self._wide_and_middle = wide, count + 1
+        if is_wide:
             self._retire()
         self._looked, self._looked_at, self._is_read = now, stored, True
 
@@ -261,7 +268,7 @@ class PackLog:
         self.packs = [pack for pack in self.packs if pack.name not in gone]
         self.merged = tuple(merged)
         self._objects |= {*made}
-        self._wide, self.is_tidy = None, False
+        self._wide_and_middle, self.is_tidy = None, False
 
     def abandon(self, made: Iterable[str]) -> None:
         """Note objects of a merge that failed: nothing leads to them."""

@@ -104,21 +104,21 @@ def test_a_fresh_reader_of_a_small_log_sends_nine_requests(
     ]
 
 
-def test_a_fresh_reader_of_a_large_log_reads_three_indexes(
+def test_a_fresh_reader_of_a_large_log_reads_four_indexes(
     archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of the newest pack, of a wide one, and of the merged objects. Nothing is read of the closed segment."""
+    """Those of the newest pack, a middle one, a wide one, and the merged objects; nothing of the closed segment."""
     monkeypatch.setattr(merging, "PACKS", 12)
-    for name, value in {"_WIDE_EVERY": 4, "_WIDE_ROWS": 2, "_NARROW_ROWS": 1}.items():
+    for name, value in {"_WIDE_EVERY": 8, "_MIDDLE_EVERY": 2, "_WIDE_ROWS": 2, "_NARROW_ROWS": 1}.items():
         monkeypatch.setattr(pack_log, name, value)
     shipped = Shipped(archive)
-    for _ in range(12 * 5 + 7):
+    for _ in range(12 * 5 + 8):
         shipped.put()
-    newest, wide, merged = shipped.indexes
+    newest, middle, wide, merged = shipped.indexes
     assert shipped.read(shipped.end - 3) == [
         *OF_PARTITION,
         f"LIST {LOG}packs/",
-        *(f"GET {LOG}{name}" for name in (newest, wide, merged)),
+        *(f"GET {LOG}{name}" for name in (newest, middle, wide, merged)),
         f"GET {LOG}{newest}",
     ]
 

@@ -123,7 +123,7 @@ def test_readers_find_each_entry_that_they_need_whatever_is_merged_and_deleted(
         monkeypatch.setattr(merging, name, value)
     for name, value in {"_OBJECT_BYTES": 150, "_JOINED_BYTES": 100, "_LARGE_BYTES": 60, "_PIECE": 16}.items():
         monkeypatch.setattr(merging, name, value)
-    for name, value in {"_WIDE_EVERY": 2, "_WIDE_ROWS": 20, "_NARROW_ROWS": 5}.items():
+    for name, value in {"_WIDE_EVERY": 3, "_MIDDLE_EVERY": 1, "_WIDE_ROWS": 20, "_NARROW_ROWS": 5}.items():
         monkeypatch.setattr(pack_log, name, value)
     chance, clock = random.Random(seed), Clock()
     truth: dict[str, dict[int, int]] = {}
