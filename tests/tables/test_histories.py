@@ -1,7 +1,8 @@
 """Random histories of a partition: in the end the table has what the archive shows, once.
 
 Segments appear in any order, so that holes are passed and filled; leaders are elected with shorter logs; transactions
-are open across holes and segments; commits are limited.
+are open across holes and segments; commits are limited. Lists hide records of any leader, and the table obeys them now
+and then.
 """
 
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ from random import Random
 import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.erased.canary import put_erased
 from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
 from tests.tables.made_tables import MadeTable
 from ts_reader import Archive
 from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import OnTakenBack, Policy
+from ts_tables.erasing import obey
 from ts_tables.files.layout import FileFormat
 from ts_tables.iceberg import head
 from ts_tables.verify.run import verify
@@ -109,6 +112,37 @@ class Log:
         return base, b"".join(parts)
 
 
+@dataclass
+class Lists:
+    """The lists of erased offsets of a history.
+
+    Attributes:
+        runs: all entries.
+    """
+
+    table: MadeTable
+    random: Random
+    number: int = 0
+    runs: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def draw(self, log: Log) -> None:
+        """Put a list with more entries now and then, of a leader up to the log's; obey all now and then."""
+        if log.end and self.random.random() < 0.3:
+            for _ in range(self.random.randint(1, 4)):
+                start = self.random.randrange(log.end)
+                epoch = self.random.choice([epoch for epoch, _ in log.epochs])
+                self.runs.append((start, start + self.random.randint(1, 4), epoch))
+            self.number += 1
+            archive = self.table.archive
+            put_erased(archive.store, archive.partition("t"), self.runs, self.number, names=False)
+        if self.random.random() < 0.3:
+            self.obey()
+
+    def obey(self) -> None:
+        """Delete the rows that the list hides."""
+        obey(self.table.target(), self.table.planner(), lambda tasks: [task() for task in tasks], None)
+
+
 @pytest.mark.parametrize("seed", cases(range(400), quick=range(6)))
 def test_t03_a_table_has_what_the_archive_shows(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By key and value, without a row twice, and verify finds the same."""
@@ -127,6 +161,7 @@ def test_t03_a_table_has_what_the_archive_shows(tmp_path: Path, seed: int, monke
         read_committed=random.random() < 0.7,
     )
     table.create()
+    lists = Lists(table, Random(seed + 1000))
     log, pending, base = Log(random), list[tuple[int, bytes]](), 0
     for _ in range(random.randint(3, 8)):
         if random.random() < 0.25:
@@ -143,12 +178,15 @@ def test_t03_a_table_has_what_the_archive_shows(tmp_path: Path, seed: int, monke
             if pending:
                 archive.put_segment("t", *pending.pop(), variant=True)
         archive.commit("t", log.end, epochs=log.epochs, highest_base=base, last_stable_offset=log.stable)
+        lists.draw(log)
         if random.random() < 0.85:
             table.run()
     for each in pending:
         archive.put_segment("t", *each, variant=True)
     table.most_bytes = None
     table.run()
+    assert table.run().commits == 0
+    lists.obey()
     assert table.run().commits == 0
     level = "read_committed" if table.read_committed else "read_uncommitted"
     shown = Archive(archive.location, CLUSTER).scan("t", isolation_level=level).to_table()
@@ -157,4 +195,5 @@ def test_t03_a_table_has_what_the_archive_shows(tmp_path: Path, seed: int, monke
     opened = table.target().open()
     found = verify(opened, table.planner().claimed(opened.state), lambda tasks: [task() for task in tasks])
     assert (found.differences, found.notes) == ((), ())
-    assert {name for name in table.files() if "/state-" not in name} == table.committed_files()
+    files = {name for name in table.files() if not name.startswith(("_ts/state-", "_ts/erased/"))}
+    assert files == table.committed_files()
