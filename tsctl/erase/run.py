@@ -69,7 +69,8 @@ class Visited:
 
     Attributes:
         wanted: what each request has of it, by the request's id.
-        outcomes: of its copies, by their keys; a later step replaces the outcome of an earlier one.
+        outcomes: of its copies, by their keys, and of those without one by the reason. A later step replaces the
+            outcome of an earlier one.
         rewritten: outcomes of copies that the run replaced.
         problem: why it was left as it is; None if nothing failed.
         must_act: whether a person must act on the problem.
@@ -88,7 +89,8 @@ class Visited:
 
     def add(self, outcome: Outcome) -> None:
         """Add what became of a copy."""
-        self.outcomes[outcome.key] = outcome
+        is_one = outcome.key != self.place.keys.prefix
+        self.outcomes[outcome.key if is_one else outcome.reason] = outcome
         if outcome.did is Did.REWRITTEN:
             self.rewritten.append(outcome)
 

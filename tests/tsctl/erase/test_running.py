@@ -123,7 +123,7 @@ def test_a_run_without_news_puts_nothing(person: Canary, run: Run) -> None:
         erase(person, run)
 
 
-def test_a_copy_that_returns_is_hidden_again_until_a_run_has_removed_it(person: Canary, run: Run) -> None:
+def test_x05_a_copy_that_returns_is_hidden_again_until_a_run_has_removed_it(person: Canary, run: Run) -> None:
     """After a lost commit an agent ships a segment again; the first end of the request stays as it was put."""
     key = person.keys.segment(SegmentName(0))
     body, info = person.archive.store.get(key)
@@ -167,7 +167,7 @@ def test_a_later_search_that_finds_more_opens_an_erased_request_again(person: Ca
     assert not any(person.person in value for log in logs(person.archive).values() for value in values(log))
 
 
-def test_a_segment_of_the_leader_belongs_to_requests_that_end_above_its_base(
+def test_x05_a_segment_of_the_leader_belongs_to_requests_that_end_above_its_base(
     person: Canary, run: Run, tmp_path: Path
 ) -> None:
     """The last segment waits for a later commit. An earlier request does not wait for a later one's records."""
@@ -186,7 +186,7 @@ def test_a_segment_of_the_leader_belongs_to_requests_that_end_above_its_base(
     assert [each for each in lines(person) if each.get("key") == waiting["where"]] == []
 
 
-def test_killed_after_each_write_the_next_run_completes_it(tmp_path: Path) -> None:
+def test_x04_killed_after_each_write_the_next_run_completes_it(tmp_path: Path) -> None:
     """Readers see the same, and each object that was removed has its sums in the evidence."""
     at, ended = 0, False
     while not ended:
@@ -244,7 +244,7 @@ def test_a_hold_keeps_the_bytes_until_it_is_removed(person: Canary, run: Run) ->
     assert erase(person, run)["requests"][0]["state"] == "erased"
 
 
-def test_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_path: Path, run: Run) -> None:
+def test_x06_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_path: Path, run: Run) -> None:
     """A restored topic continues there, and the holder is of that cluster."""
     former = canary(tmp_path / "bucket")
     later = MadeArchive(tmp_path / "bucket", cluster="later")
@@ -277,7 +277,7 @@ def test_a_lock_is_named_with_its_end(person: Canary) -> None:
     assert not found.is_finding
 
 
-def test_a_partition_that_fails_is_named_and_the_others_continue(tmp_path: Path, run: Run) -> None:
+def test_x06_a_partition_that_fails_is_named_and_the_others_continue(tmp_path: Path, run: Run) -> None:
     """A Java uploader's commit, a lost list, a damaged segment: each needs a person, so the code is 1."""
     made = made_archive(tmp_path / "bucket")
     for partition in range(4):
