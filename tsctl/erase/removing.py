@@ -159,9 +159,21 @@ class _Run:
 
     def _why_kept(self, copy: SegmentCopy) -> str | None:
         stem = copy.metadata.replaces
-        if stem in self._there:
+        if stem in self._there and not self._is_replaced_without(copy):
             return f"it replaces {stem}{LOG_SUFFIX}, which stays: without it readers would choose that one"
         return self._found.why_kept(copy)
+
+    def _is_replaced_without(self, copy: SegmentCopy) -> bool:
+        """Return whether a copy that stays replaces what this one replaces, and has all of its offsets.
+
+        Names can make a ring: a repair of a rewritten copy can get the name of the removed one that it replaces.
+        """
+        replaced = self._by_stem.get(copy.metadata.replaces or "")
+        if replaced is None:
+            return False
+        ends = self._found.near_ends(copy)
+        others = [each for each in self._found.replacing[replaced.segment.name.stem] if each in ends]
+        return bool(others) and self._found.lacking(replaced, others) is None
 
     def _grace_of(self, copy: SegmentCopy) -> float:
         """Return when the grace of a copy is over, milliseconds since the epoch."""

@@ -341,7 +341,7 @@ def _look(found: ErasedCopies, earlier: _Earlier, limit: BatchLimit) -> _Look | 
     name, size = earlier.name, earlier.version.info.size
     try:
         fields = earlier.store.head(earlier.key).metadata
-        if erased_number(fields) >= found.number or not found.erased.meets(name.base, MAX_INT64):
+        if not found.erased.meets(name.base, MAX_INT64):
             return None
         if decode_metadata(fields, earlier.key) is None:
             return _Look(None, "a Java uploader shipped it, or its metadata was lost")

@@ -146,6 +146,28 @@ def test_a_chain_is_removed_from_its_far_end(person: Canary) -> None:
     assert not GONE.intersection(without_list(person))
 
 
+def test_a_ring_of_names_is_removed(person: Canary) -> None:
+    """E replaces V, which is removed; E is damaged, and a repair puts V again, which then replaces E."""
+    store, keys = person.archive.store, person.keys
+    body = store.get(keys.segment(FIRST))[0]
+    original = person.put_repair(body, FIRST)
+    rewrite(person)
+    assert {each.did for each in remove(person)} == {Did.REMOVED}
+    (made,) = (name for name in logs(person.archive) if name.startswith(FIRST.stem))
+    damage(person, keys.prefix + made)
+    parsed = SegmentName.parse(made)
+    assert parsed is not None
+    assert person.put_repair(body, parsed[0]) == original
+    before = shown(person.archive)
+    assert [*rewrite(person)] == [keys.segment(original)]
+    for _ in range(2):
+        remove(person)
+        assert shown(person.archive) == before
+    assert remove(person) == []
+    assert len([name for name in logs(person.archive) if name.startswith(FIRST.stem)]) == 1
+    assert not GONE.intersection(without_list(person))
+
+
 def test_the_copies_of_two_lists_are_removed_in_one_run(person: Canary) -> None:
     """The second eraser's copy replaces the first one's."""
     made = rewrite(person)
