@@ -25,6 +25,8 @@ from ts_uploader.tail.live_log import LiveLog, Piece
 SECONDS = 60
 MOST = 1 << 20
 T = TopicPartition("tail-live", 0)
+ROUNDS = 9
+WRITTEN = 4 * ROUNDS + 1  # of each round three records and a marker; and the record of an open transaction
 
 
 @pytest.mark.parametrize("cluster", ["zookeeper", pytest.param("kraft", marks=pytest.mark.full)], indirect=True)
@@ -41,11 +43,15 @@ def test_the_pieces_of_a_log_are_the_log_that_is_written_meanwhile(cluster: Loca
         wait_for(lambda: T in answers.request({T: 0}), "the leader's high watermark", SECONDS)
         writer.start()
         try:
-            while writer.is_alive() or log.end < cluster.latest(T.topic, 0):
+            while writer.is_alive():
                 take(log, answers.request({T: 0})[T], pieces)
         finally:
             ended.set()
             writer.join(SECONDS)
+        # The broker writes the last marker after it has confirmed the end of the transaction.
+        wait_for(lambda: cluster.latest(T.topic, 0) == WRITTEN, "the last marker", SECONDS)
+        while log.end < WRITTEN:
+            take(log, answers.request({T: 0})[T], pieces)
         assert answers.request({T: 1}) == answers.request({T: -2}) == {}  # another leader's
     files = sorted(directory.glob("*.log"))
     assert len(files) > 3
@@ -78,7 +84,7 @@ def write(cluster: LocalCluster, ended: threading.Event) -> None:
     producer = cluster.producer({"transactional.id": "tail-ended", "compression.type": "lz4"})
     producer.init_transactions(SECONDS)
     plain = cluster.producer({"enable.idempotence": True})
-    for number in range(9):
+    for number in range(ROUNDS):
         if ended.is_set():
             break
         producer.begin_transaction()
