@@ -183,7 +183,7 @@ def test_retention_has_an_identity_of_its_own_and_one_run_at_a_time(tmp_path: Pa
     assert not options["dry_run"]
 
 
-def test_erasures_have_an_identity_of_their_own_and_room_for_segments() -> None:
+def test_erasures_have_two_identities_of_their_own_and_room_for_segments() -> None:
     """The root is read-only, so the temporary files of a run need a volume."""
     accounts = {pod["serviceAccountName"] for pod in (POD, JOB, SERVERS, GC_JOB)}
     assert ERASE_JOB["serviceAccountName"] not in accounts
@@ -196,6 +196,11 @@ def test_erasures_have_an_identity_of_their_own_and_room_for_segments() -> None:
     assert str(options["config"]) == f"{mounts(ERASER)['ts-uploader']['mountPath']}/{file}"
     assert (options["every"], options["dry_run"]) == (None, False)
     assert mounts(ERASER)["segments"]["mountPath"] == "/tmp"
+    for_versions = ERASE["CronJob", "tsctl-erase-versions"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert for_versions["serviceAccountName"] not in accounts | {ERASE_JOB["serviceAccountName"]}
+    name, *arguments = container(for_versions, "tsctl")["args"][1:]
+    options = dict(group.commands[name].make_context(name, arguments).params)
+    assert (name, str(options["config"]), options["dry_run"]) == ("versions", f"/conf/{file}", False)
 
 
 def test_each_pod_of_the_endpoint_is_one_of_its_peers(tmp_path: Path) -> None:
