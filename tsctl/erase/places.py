@@ -71,6 +71,14 @@ def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
     return Places(store, tuple(reversed(once.values())), ids, frozenset(elsewhere))
 
 
+def keys_of_place(cluster: ClusterKeys, topic: str, name: str) -> PartitionKeys | None:
+    """Return the keys of a place by its name in a request; None for one of another cluster, which has another form."""
+    if "/" in name:
+        return None
+    incarnation, _, number = name.rpartition("-")
+    return cluster.partition(TopicPartition(topic, int(number)), incarnation)
+
+
 def _has_objects(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) -> bool:
     """Return whether a directory has objects of the partition, and not only the incarnations of a topic `t-1`."""
     other = cluster.incarnations(str(keys.partition))

@@ -27,7 +27,7 @@ from ts_reader.reading.parallel import stream_in_threads
 from tsctl.erase.erased_copies import Did, Held, Outcome
 from tsctl.erase.evidence import Evidence, Progress, progress_of
 from tsctl.erase.listing import remove_former_lists
-from tsctl.erase.places import Place, places_of
+from tsctl.erase.places import Place, keys_of_place, places_of
 from tsctl.erase.remains import Remains, Surface
 from tsctl.erase.removing import remove_replaced
 from tsctl.erase.replacing import replace_copies
@@ -203,7 +203,7 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
         _each(work, found.partitions, lambda each: _rewrite(work, each, evidence))
         if work.writes:
             evidence.put()  # before anything is removed
-        _each(work, [each for each in found.partitions if each.problem is None], lambda it: _remove(work, it, evidence))
+        _each(work, found.partitions, lambda each: _remove(work, each, evidence))
     except BaseException:
         if work.writes:
             with suppress(TieredStorageError):
@@ -216,7 +216,7 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
 
 
 def _each(work: Work, visited: Sequence[Visited], do: Callable[[Visited], None]) -> None:
-    """Do a step in each partition."""
+    """Do a step in each partition without a problem."""
 
     def one(each: Visited) -> None:
         try:
@@ -226,12 +226,13 @@ def _each(work: Work, visited: Sequence[Visited], do: Callable[[Visited], None])
         except FAILS as error:
             each.fail(error)
 
-    for _ in stream_in_threads(one, visited, most=THREADS, at_once=work.writes):
+    going = [each for each in visited if each.problem is None]
+    for _ in stream_in_threads(one, going, most=THREADS, at_once=work.writes):
         pass
 
 
 def targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
-    """Yield each partition that a request names with a list, and that has objects."""
+    """Yield each partition that a request names with a list, and that has objects, or one of a topic that fails."""
     named = dict[str, dict[str, dict[str, ErasedPartition]]]()
     for progress in requests:
         for each in progress.request.partitions:
@@ -239,7 +240,15 @@ def targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
                 of_topic = named.setdefault(progress.request.topic, {})
                 of_topic.setdefault(each.directory, {})[progress.request.name] = each
     for topic, directories in sorted(named.items()):
-        places = places_of(work.store, work.cluster, topic)
+        try:
+            places = places_of(work.store, work.cluster, topic)
+        except LEAVES_OUT as error:
+            for directory, wanted in directories.items():
+                if (keys := keys_of_place(work.cluster, topic, directory)) is not None:
+                    visited = Visited(Place(keys, directory, is_newest=False), wanted)
+                    visited.fail(error)
+                    yield visited
+            continue
         for url in sorted(places.elsewhere):
             work.warn(f"{url} has older records of topic {topic}: repeat the command on that archive")
         for place in places.places:

@@ -9,7 +9,6 @@ from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.errors import AccessDenied, StaleStateError
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
-from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.protection import Protection
 from ts_common.wording import counted
@@ -18,6 +17,7 @@ from tsctl.erase.evidence import Progress
 from tsctl.erase.index_versions import remaining_index_versions
 from tsctl.erase.key_indexes import remaining_in_key_indexes
 from tsctl.erase.live_tails import remaining_in_tails, remaining_tail_versions
+from tsctl.erase.places import keys_of_place
 from tsctl.erase.remains import UNLISTED, Remains, Surface
 from tsctl.erase.tables import remaining_in_tables
 from tsctl.erase.versions import remaining_versions
@@ -88,17 +88,15 @@ class Surfaces:
             obeyed = before + _LONGEST_INDEXING
             index = partial(remaining_index_versions, self._store, cluster, incarnation, before=obeyed)
             found += looked(partial(index, protection=protection), Surface.VERSION, cluster.find(incarnation))
-        for directory in wanted:
-            if directory not in places and "/" not in directory:  # retention removed it wholly, with its list
-                found += looked(partial(self._removed, progress.request.topic, directory), Surface.VERSION, directory)
+        for directory in wanted.keys() - places.keys():  # retention removed it wholly, with its list
+            if (keys := keys_of_place(self._cluster, progress.request.topic, directory)) is not None:
+                found += looked(partial(self._removed, keys), Surface.VERSION, directory)
         return found
 
-    def _removed(self, topic: str, directory: str) -> Iterator[Remains]:
+    def _removed(self, keys: PartitionKeys) -> Iterator[Remains]:
         """Yield a directory without objects, if the bucket has versions of its segments."""
         if not self._protection.versioned:
             return
-        incarnation, _, number = directory.rpartition("-")
-        keys = self._cluster.partition(TopicPartition(topic, int(number)), incarnation)
         versions = self._store.versions(keys.prefix)
         if versions is None:
             yield Remains(Surface.VERSION, keys.prefix, UNLISTED)

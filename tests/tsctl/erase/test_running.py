@@ -300,6 +300,23 @@ def test_x06_a_partition_that_fails_is_named_and_the_others_continue(tmp_path: P
     assert state(person) == "hidden"
 
 
+def test_a_topic_whose_places_are_unknown_is_named_and_another_one_continues(
+    person: Canary, run: Run, tmp_path: Path
+) -> None:
+    """A damaged list of incarnations."""
+    made = person.archive
+    made.put_segment("u", 0, batches((0, 5)) + batch(5, [record(0, person.person)]))
+    made.put_segment("u", 6, batches((6, 9)))
+    made.commit("u", 9, highest_base=6)
+    terms = ("--topic", "u", *TERMS[2:], "--key-file", tmp_path / "keys")
+    assert run("erase", "add", "case-2", *terms, *named(made)).code == 0
+    made.store.put(made.keys.incarnations("t"), b"{")
+    found = erase(person, run, code=1)
+    done = {each["partition"]: (each["rewritten"], each["problem"] is None) for each in found["partitions"]}
+    assert done == {"t-0": (0, False), "u-0": (1, True)}
+    assert "t-0" in {each["where"] for each in found["requests"][0]["remains"]}
+
+
 def test_a_late_request_is_named_and_an_erased_one_is_not_late(person: Canary, run: Run, tmp_path: Path) -> None:
     """The code of `status`, of a run and the metric; a file of metrics has them by cluster."""
     key = erasure_key(person.archive.keys, "case-1")
