@@ -134,7 +134,8 @@ class _Run:
                 did, why = unfit
                 return replace(outcome, did=did, reason=why)
             try:
-                differing = self._comparison.differing(copy, each, self._found.live_end(copy))
+                end = min(self._found.live_end(copy), self._found.live_end(each))
+                differing = self._comparison.differing(copy, each, end)
             except HiddenOnly as error:
                 return replace(outcome, did=Did.HIDDEN, reason=f"{copy.key}: {error}")
             if differing is not None:

@@ -34,6 +34,7 @@ from tsctl.erase.erased_copies import Did, Outcome
 from tsctl.erase.versions import remaining_versions, remove_versions
 
 STEPS = 12
+FOUND = 28, 181  # a ring of names; a copy of a dead tail that replaces another segment of the same name
 VERSIONED = Protection(versioned=True, locks=False, default_retention=None)
 
 
@@ -206,14 +207,14 @@ def play(path: Path, seed: int) -> VersionedWorld:
     return world
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, 2, *FOUND])
 def test_no_deletion_of_a_version_loses_a_record(tmp_path: Path, seed: int) -> None:
     """With overlapping copies, elections, repairs, second shipping, kills and lost objects."""
     play(tmp_path / "bucket", seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(5, 200))
+@pytest.mark.parametrize("seed", range(3, 200))
 def test_no_deletion_of_a_version_loses_a_record_in_many_histories(tmp_path: Path, seed: int) -> None:
     """More of the same."""
     play(tmp_path / "bucket", seed)
