@@ -148,7 +148,7 @@ def test_x01_a_version_with_the_only_copy_of_other_records_stays(person: Canary)
     assert damaged.did is Did.HIDDEN
     assert damaged.reason.startswith(f"{made}: it is damaged (CRC-32C")
     store.put(made, body, metadata=dict(info.metadata))
-    assert reasons(remove(person)) == [(Did.REMOVED, "")]
+    assert {each.did for each in remove(person)} == {Did.REMOVED}  # and the damaged one, which is a version by now
 
 
 def test_a_version_with_other_records_than_the_copies_stays(person: Canary) -> None:
@@ -418,7 +418,7 @@ def test_the_command_deletes_in_the_partitions_of_requests(
         for info in store.list(versioned.keys.erasures + "case.run-")
         for line in store.get(info.key)[0].splitlines()
     ]
-    noted = [(each["did"], each["version"]) for each in lines if "version" in str(each.get("did"))]
+    noted = [(each["did"], each["version_id"]) for each in lines if "version_id" in each]
     assert noted == [("removing version", versions[1]), ("removed version", versions[1])]
 
 
