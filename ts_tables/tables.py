@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ts_common.errors import DataLoss, OperatorError, TieredStorageError
+from ts_common.errors import BatchTooLarge, CorruptData, DataLoss, ObjectFrozen, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
 from ts_tables.claims.state import TableState, with_kept, with_least_obeyed
@@ -122,12 +122,16 @@ class Tables:
         """Make a table obey all lists if there is a request that it does not obey; return `compared` of `publish`."""
         state = parts.target.open().state
         compared = requested(parts.planner.stores(state), claims_name(parts.base, state.generation))
-        if compared:
+        if not compared:
+            return {}
+        try:
             done = obey(parts.target, parts.planner, self._engine, parts.parsing)
-            summary.erased, summary.erasing = done.records, done.notes
-            if done.notes:  # the next run looks again
-                return {}
-        return compared
+        except (BatchTooLarge, CorruptData, ObjectFrozen) as error:  # of old segments, which no run reads otherwise
+            done = Obeyed(
+                notes=(f"it can have rows of erased records, and a part of the archive is unreadable: {error}",)
+            )
+        summary.erased, summary.erasing = done.records, done.notes
+        return {} if done.notes else compared  # after notes the next run looks again
 
     @staticmethod
     def _publish(parts: Parts, opened: OpenedTable, compared: Mapping[str, int]) -> None:

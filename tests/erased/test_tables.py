@@ -22,6 +22,7 @@ from tests.tables.test_latest import Latest
 from tests.tables.test_parsed_tables import NAME, Made, kill_run
 from tests.tsctl.running import runner
 from ts_common.archive.erasures import Erasure, erasure_key
+from ts_common.archive.object_keys import SegmentName
 from ts_tables.files.layout import FileFormat
 from ts_tables.iceberg.catalogs import open_catalog
 from tsctl.erase.remains import Remains, Surface
@@ -241,3 +242,27 @@ def test_the_command_deletes_the_rows_and_a_run_prints_it(
     assert "deleted the rows of 1 erased record\n" in tsctl("tables", "run", "--workers", "1").out
     (document,) = tsctl("tables", "run", "--workers", "1", "--json").lines
     assert document["erased_records"] == 0
+
+
+def test_a_run_goes_on_if_the_archive_cannot_be_read_for_an_erasure(tmp_path: Path) -> None:
+    """It adds what is new, and reports that rows can be left; the next run tries again."""
+    made = Latest(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg")
+    made.logs, made.epochs = {}, {}
+    made.more = {"parser": {"type": "json", "columns": {"a": "long"}}, "mode": "latest", "key": "utf8", "buckets": 2}
+    made.put_changes([("a", 1), ("b", 2), ("a", 3)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_changes([("c", 4)])
+    store, person = made.archive.store, Canary(made.archive, b"a")
+    key = person.keys.segment(SegmentName(0))
+    data, info = store.get(key)
+    store.put(key, data[:-1] + bytes([data[-1] ^ 1]), metadata=dict(info.metadata))
+    person.erase([2])
+    request(person)
+    (sentence,) = made.tables.run(NAME).erasing
+    assert key in sentence
+    assert made.select("select _key, a from {} order by 1") == [("a", 3), ("b", 2), ("c", 4)]
+    assert len(remaining(person, 1)) == 1
+    store.put(key, data, metadata=dict(info.metadata))
+    assert made.tables.run(NAME).erasing == ()
+    assert made.select("select _key, a from {} order by 1") == [("a", 1), ("b", 2), ("c", 4)]
