@@ -244,7 +244,7 @@ def test_the_command_deletes_the_rows_and_a_run_prints_it(
     assert document["erased_records"] == 0
 
 
-def test_a_run_goes_on_if_the_archive_cannot_be_read_for_an_erasure(tmp_path: Path) -> None:
+def test_a_run_continues_if_the_archive_cannot_be_read_for_an_erasure(tmp_path: Path) -> None:
     """It adds what is new, and reports that rows can be left; the next run tries again."""
     made = Latest(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg")
     made.logs, made.epochs = {}, {}
