@@ -42,7 +42,8 @@ class RowFilter:
         """Return for which rows the condition is true: bool[rows].
 
         Raises:
-            QueryError: it cannot be evaluated for a row, as a cast of a text that is no number.
+            QueryError: it cannot be evaluated for a row, as a cast of a text that is no number. DuckDB's own message
+                can have a value of the row, so this one has not.
         """
         numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
         table = pa.Table.from_batches([rows]).append_column(_ROW, numbers)
@@ -51,6 +52,10 @@ class RowFilter:
             found = self._connection.execute(self._statement).fetchnumpy()[_ROW]
             self._connection.unregister("records")
         except duckdb.Error as error:
+            if rows.num_rows:
+                kind = str(error).partition(":")[0] if isinstance(error, duckdb.DataError) else "error"
+                why = f"{kind} in one of {rows.num_rows:,} records; TRY_CAST and TRY give null instead"
+                raise self._mistake(why) from None
             raise self._mistake(str(error)) from error
         flags = np.zeros(rows.num_rows, np.bool_)
         flags[np.asarray(found, np.int64)] = True

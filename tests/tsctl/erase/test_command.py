@@ -17,6 +17,7 @@ from ts_common.archive.catalog import read_log_start
 from ts_common.archive.erasures import Erasure, erasure_key
 from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.holds import Hold
+from ts_common.errors import QueryError
 from tsctl.sql.row_filter import RowFilter
 
 TERMS = ("--topic", "t", "--reference", "letter of 1 May", "--due", "2090-01-31")
@@ -211,3 +212,11 @@ def test_a_row_filter_sees_rows_by_number() -> None:
     rows = pa.RecordBatch.from_pydict({"n": list(range(5000)), "offset": list(range(5000))})
     found = RowFilter('n % 7 = 3 and "offset" > 10 -- a comment', rows.schema).matches(rows)
     assert [*found.nonzero()[0]] == [n for n in range(11, 5000) if n % 7 == 3]
+
+
+def test_an_error_of_sql_names_no_value_of_a_row() -> None:
+    """DuckDB's message has the value, and the lines of a command end in logs."""
+    rows = pa.RecordBatch.from_pydict({"text": ["17", "canary"]})
+    with pytest.raises(QueryError, match="Conversion Error in one of 2 records") as raised:
+        RowFilter("CAST(text AS INTEGER) = 17", rows.schema).matches(rows)
+    assert "canary" not in str(raised.value)
