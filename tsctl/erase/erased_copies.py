@@ -14,6 +14,7 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.errors import ObjectNotFound
 from ts_common.json_objects import MAX_INT64
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.protection import Lock
@@ -180,6 +181,19 @@ def read_erased_copies(store: ObjectStore, keys: PartitionKeys) -> ErasedCopies 
     unread = list[str]()
     copies = describe(store, keys, catalog.segments, catalog.cache_objects, damaged=unread, removed=[])
     return ErasedCopies(keys, catalog.commit, copies, listed, erased, number, log_start.floor, tuple(unread))
+
+
+def why_left(store: ObjectStore, copy: SegmentCopy) -> Outcome | None:
+    """Return that a copy stays, because an object next to it was not found; None if retention removed the copy itself.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    try:
+        store.head(copy.key)
+    except ObjectNotFound:
+        return None
+    return Outcome(copy.key, Did.WAITS, "an object next to it was removed meanwhile", base=copy.base)
 
 
 def lock_of(locked: Locked, keys: Sequence[str]) -> Lock | None:

@@ -27,6 +27,7 @@ from tsctl.erase.erased_copies import (
     end_of,
     lock_of,
     read_erased_copies,
+    why_left,
 )
 from tsctl.erase.rewriting import HiddenOnly, rewritten
 from tsctl.gc import objects
@@ -67,9 +68,12 @@ def remove_replaced(
         return
     run = _Run(store, found, grace, held, locked, limit, removing)
     for copy in sorted(found.copies, key=run.links):
-        with suppress(ObjectNotFound):  # retention removed one of them meanwhile
-            if (outcome := run.remove(copy, writes=writes)) is not None:
-                yield outcome
+        try:
+            outcome = run.remove(copy, writes=writes)
+        except ObjectNotFound:
+            outcome = why_left(store, copy)
+        if outcome is not None:
+            yield outcome
 
 
 class _Run:

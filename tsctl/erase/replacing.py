@@ -29,6 +29,7 @@ from tsctl.erase.erased_copies import (
     end_of,
     lock_of,
     read_erased_copies,
+    why_left,
 )
 from tsctl.erase.rewriting import HiddenOnly, Rewritten, rewritten
 from tsctl.gc.objects import Locked
@@ -70,9 +71,12 @@ def replace_copies(
         yield Outcome(keys.prefix, Did.HIDDEN, reason)
     for copy in found.copies:
         if found.can_have(copy) and not found.is_replaced(copy):
-            with suppress(ObjectNotFound):  # retention removed it meanwhile
-                if (outcome := _replace(store, found, copy, held, locked, limit, writes=writes)) is not None:
-                    yield outcome
+            try:
+                outcome = _replace(store, found, copy, held, locked, limit, writes=writes)
+            except ObjectNotFound:
+                outcome = why_left(store, copy)
+            if outcome is not None:
+                yield outcome
 
 
 def _replace(

@@ -1,7 +1,7 @@
 """The removal of what rewritten copies replace: its grace and its order, and what stops it."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.scan import scan_segment
-from ts_common.store.contract import ObjectStore
+from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.protection import Lock
+from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.erase.erased_copies import Did, Held, Outcome
 from tsctl.erase.removing import remove_replaced
 from tsctl.erase.replacing import replace_copies
@@ -237,6 +238,41 @@ def test_a_repair_that_ends_below_the_damaged_copy_removes_nothing(person: Canar
     outcomes = {each.key: each for each in remove(person)}
     assert outcomes[key].did is Did.HIDDEN
     assert outcomes[key].reason == "no copy that replaces it has offset 100: repair it"
+
+
+@pytest.mark.parametrize("is_of_two", [False, True])
+def test_a_ring_is_removed_once_each_of_it_was_rewritten(person: Canary, is_of_two: bool) -> None:
+    """Agents can write a `ts-replaces` of the copy itself; the first end of a chain would wait for ever."""
+    body, info = person.archive.store.get(key := person.keys.segment(FIRST))
+    other = person.put_repair(body, FIRST) if is_of_two else FIRST
+    person.archive.store.put(key, body, metadata={**info.metadata, "ts-replaces": other.stem})
+    before = shown(person.archive)
+    rewrite(person)
+    assert {each.did for each in remove(person)} == {Did.REMOVED}
+    assert shown(person.archive) == before
+    assert not any(person.person in value for log in logs(person.archive).values() for value in values(log))
+
+
+class _Vanishing(WrappedStore):
+    """Loses an object when it is read for the comparison, as if another process had removed it."""
+
+    def __init__(self, inner: ObjectStore, key: str) -> None:
+        super().__init__(inner, threads=1)
+        self._key = key
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        if key == self._key:
+            self._inner.delete([key])
+        return self._inner.open(key, byte_range)
+
+
+def test_a_copy_stays_and_is_named_if_what_replaces_it_is_removed_meanwhile(person: Canary) -> None:
+    """Without an outcome the run would note that nothing remains, and the request would be erased."""
+    made = rewrite(person)
+    key = person.keys.segment(FIRST)
+    outcomes = {each.key: each for each in remove(person, store=_Vanishing(person.archive.store, made[key]))}
+    assert (outcomes[key].did, outcomes[key].reason) == (Did.WAITS, "an object next to it was removed meanwhile")
+    assert person.archive.store.head(key).size
 
 
 def test_a_copy_with_other_records_removes_nothing(person: Canary) -> None:
