@@ -33,7 +33,7 @@ from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.archive.stored_object import Presence, StoredObject, TopicName, between, limited
-from ts_common.errors import ObjectNotFound
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 
 ERASURE_BYTES: Final = 16 << 20
@@ -41,6 +41,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}(?<!\.done)", re.AS
 _SUFFIX: Final = ".json"
 _DONE: Final = ".done.json"
 _RUN: Final = re.compile(rf"(?P<name>{_NAME.pattern})\.run-(?P<time>[0-9]{{1,15}})\.jsonl", re.ASCII)
+_LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 _Text = Annotated[str, limited(1000)]
 _Number = Annotated[int, between(0, MAX_ERASED)]
 
@@ -209,12 +210,15 @@ def list_erasure_runs(
         match = _RUN.fullmatch(info.key.removeprefix(keys.erasures))
         if match is not None and name in {None, match["name"]} and info.modified >= since:
             listed[info.key] = int(match["time"]), match["name"]
-    for key, (_, of) in sorted(listed.items(), key=lambda each: each[1]):
+    for key, (time, of) in sorted(listed.items(), key=lambda each: each[1]):
         try:
             first, _, lines = get_small(store, key, ERASURE_BYTES)[0].partition(b"\n")
         except ObjectNotFound:
             continue
-        yield ErasureRun.decode(first, key, name=of), lines
+        run = ErasureRun.decode(first, key, name=of)
+        if run.time != time or time > _LATEST:  # a run puts the time after the last one
+            raise CorruptData(f"{key}: it has the time {run.time}, and no run puts that under this name")
+        yield run, lines
 
 
 def read_erasure(store: ObjectStore, keys: ClusterKeys, name: str) -> Erasure | None:

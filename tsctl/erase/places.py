@@ -10,6 +10,7 @@ from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.restored import Restored
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
+from ts_common.printable import printable
 from ts_common.store.contract import ObjectStore
 
 _MOST: Final = 16  # former places of a partition, as readers accept
@@ -72,7 +73,13 @@ def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
 
 
 def keys_of_place(cluster: ClusterKeys, topic: str, name: str) -> PartitionKeys | None:
-    """Return the keys of a place by its name in a request; None for one of another cluster, which has another form."""
+    """Return the keys of a place by its name in a request; None for one of another cluster, which has another form.
+
+    Raises:
+        CorruptData: the name is not one of a partition's directory.
+    """
+    if not TopicPartition.is_directory_name(name):
+        raise CorruptData(f"the request names {printable(name)}, which is no directory of a partition")
     if "/" in name:
         return None
     incarnation, _, number = name.rpartition("-")

@@ -88,21 +88,26 @@ class Surfaces:
             obeyed = before + _LONGEST_INDEXING
             index = partial(remaining_index_versions, self._store, cluster, incarnation, before=obeyed)
             found += looked(partial(index, protection=protection), Surface.VERSION, cluster.find(incarnation))
-        for directory in wanted.keys() - places.keys():  # retention removed it wholly, with its list
-            if (keys := keys_of_place(self._cluster, progress.request.topic, directory)) is not None:
-                found += looked(partial(self._removed, keys), Surface.VERSION, directory)
+        for directory in wanted:
+            if directory not in places:  # retention removed it wholly, with its list, or restored.json was lost
+                found += looked(partial(self._removed, progress.request.topic, directory), Surface.COPY, directory)
         return found
 
-    def _removed(self, keys: PartitionKeys) -> Iterator[Remains]:
-        """Yield a directory without objects, if the bucket has versions of its segments."""
+    def _removed(self, topic: str, directory: str) -> Iterator[Remains]:
+        """Yield a directory that is no place of its topic, if it has segments, or the bucket has versions of some."""
+        keys = keys_of_place(self._cluster, topic, directory)
+        prefix = f"{directory}/" if keys is None else keys.prefix
+        if count := sum(info.key.endswith(LOG_SUFFIX) for info in self._store.list(prefix)):
+            why = f"{counted(count, 'segment')}, and the topic has no such place any more: put restored.json back"
+            yield Remains(Surface.COPY, prefix, why)
         if not self._protection.versioned:
             return
-        versions = self._store.versions(keys.prefix)
+        versions = self._store.versions(prefix)
         if versions is None:
-            yield Remains(Surface.VERSION, keys.prefix, UNLISTED)
+            yield Remains(Surface.VERSION, prefix, UNLISTED)
         elif count := sum(each.info.key.endswith(LOG_SUFFIX) and not each.is_delete_marker for each in versions):
             why = f"{counted(count, 'version')} of segments that retention deleted; a rule of the bucket expires these"
-            yield Remains(Surface.VERSION, keys.prefix, why)
+            yield Remains(Surface.VERSION, prefix, why)
 
 
 def looked(look: Callable[[], Iterable[Remains]], surface: Surface, where: str) -> list[Remains]:

@@ -266,6 +266,40 @@ def test_x06_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_pat
     assert (partition["partition"], partition["rewritten"]) == ("prod/t-0", 1)
 
 
+def test_a_former_place_that_restored_json_no_longer_names_keeps_the_request_hidden(tmp_path: Path, run: Run) -> None:
+    """The object can be lost or written again; the request has the directory still, and its segments are stored."""
+    former = canary(tmp_path / "bucket")
+    later = MadeArchive(tmp_path / "bucket", cluster="later")
+    put_agent(later)
+    later.put_segment("t", END, batches(*steps(END, 220)))
+    later.commit("t", 220, highest_base=END, log_start=END)
+    later.put_restored(former.archive.keys, END)
+    (tmp_path / "keys").write_text(former.person.decode())
+    place = ("--url", later.location, "--cluster", "later")
+    assert run("erase", "add", "case-1", *TERMS, "--key-file", tmp_path / "keys", *place).code == 0
+    later.store.delete([later.keys.restored])
+    (request,) = run("erase", "run", *place, "--json").lines[0]["requests"]
+    assert (request["state"], [each["where"] for each in request["remains"]]) == ("hidden", [former.keys.prefix])
+
+
+@pytest.mark.parametrize("time", [5, 10**15 - 1])
+def test_a_run_that_no_later_one_could_follow_is_damage(person: Canary, run: Run, time: int) -> None:
+    """A run puts the time after the last one: with a digit more no run reads it, and `erased` would stay."""
+    forged: dict[str, Any] = {
+        "version": 1,
+        "time": 10**15 - 1,
+        "by": None,
+        "unread": None,
+        "partitions": [],
+        "lists": {"t-0": 1},
+    }
+    key = f"{person.archive.keys.erasures}case-1.run-{time}.jsonl"
+    person.archive.store.put(key, json.dumps(forged).encode())
+    for command in ("run", "status"):
+        done = run("erase", command, *named(person.archive))
+        assert (done.code, f"{key}: it has the time {10**15 - 1}" in done.err) == (1, True)
+
+
 def test_a_lock_is_named_with_its_end(person: Canary) -> None:
     """From that time on the bytes can be removed."""
     lock = Lock(4102444800.0, legal_hold=False, mode="COMPLIANCE")
