@@ -1,13 +1,15 @@
 """The copies of a partition that can have erased records, and what keeps them (erase rule 6).
 
-A list is the greatest that a listing shows, as for readers. A copy that an eraser put names in its metadata the list
-that it obeys, so a run reads it again only once a greater list exists.
+A list is the greatest that a listing shows, as for readers. The evidence of runs has the list that a rewritten copy
+obeys, so a run reads it again only once a greater list exists.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
+from typing import Final
 
 from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit
@@ -23,6 +25,11 @@ from tsctl.gc.retention import LeftOut, Why
 
 Held = Callable[[], str | None]
 """Returns why bytes of the topic must stay now; None if nothing keeps them."""
+
+
+Noted = Mapping[tuple[str, str], int]
+"""By key and ETag of an object, the number of the list whose records it lacks."""
+NOTHING_NOTED: Final[Noted] = MappingProxyType({})
 
 
 class Did(StrEnum):
@@ -53,6 +60,8 @@ class Outcome:
         base: of the copy: it has no record of a lower offset.
         obeys: number of the list whose records it lacks; 0 if no eraser put it.
         version: id of the earlier version of the object that this is about; empty for the object itself.
+        etag: of the new one; empty if nothing was put.
+        list: number of the list whose records the new one lacks; 0 if nothing was put.
     """
 
     key: str
@@ -68,6 +77,8 @@ class Outcome:
     base: int = 0
     obeys: int = 0
     version: str = ""
+    etag: str = ""
+    list: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,8 @@ class ErasedCopies:
         number: of a list that `erased` contains.
         floor: retention deletes what ends at or below it; None if that is unknown.
         unread: a sentence for each copy that could not be described.
+        noted: by key and ETag, the number of the list whose records an object lacks, as the evidence of runs has it.
+            Agents can write any `ts-erased`, so that of an object proves nothing.
     """
 
     keys: PartitionKeys
@@ -91,6 +104,11 @@ class ErasedCopies:
     number: int
     floor: int | None
     unread: tuple[str, ...]
+    noted: Noted = NOTHING_NOTED
+
+    def obeys(self, info: ObjectInfo) -> int:
+        """Return the number of the list whose records an object lacks; 0 if no run has noted that."""
+        return self.noted.get((info.key, info.etag), 0)
 
     @cached_property
     def replacing(self) -> Mapping[str, Sequence[SegmentCopy]]:
@@ -151,8 +169,13 @@ class ErasedCopies:
         return None
 
 
-def read_erased_copies(store: ObjectStore, keys: PartitionKeys) -> ErasedCopies | None:
+def read_erased_copies(
+    store: ObjectStore, keys: PartitionKeys, noted: Noted = NOTHING_NOTED
+) -> ErasedCopies | None:
     """Return the copies of a partition; None without a list of erased offsets.
+
+    Args:
+        noted: as of `ErasedCopies`; an object that it lacks is read again.
 
     Raises:
         LeftOut: no agent committed it, or its commit and `log.start` do not fit now.
@@ -180,7 +203,7 @@ def read_erased_copies(store: ObjectStore, keys: PartitionKeys) -> ErasedCopies 
     erased = catalog.read_erased(store)
     unread = list[str]()
     copies = describe(store, keys, catalog.segments, catalog.cache_objects, damaged=unread, removed=[])
-    return ErasedCopies(keys, catalog.commit, copies, listed, erased, number, log_start.floor, tuple(unread))
+    return ErasedCopies(keys, catalog.commit, copies, listed, erased, number, log_start.floor, tuple(unread), noted)
 
 
 def why_left(store: ObjectStore, copy: SegmentCopy) -> Outcome | None:

@@ -3,12 +3,12 @@
 ::
 
     {"did":"rewritten","partition":"orders-0","key":"...log","made":"...log","list":4,"records":2,"batches":1,
-     "bytes":900,"before":"<64>","after":"<64>"}
+     "bytes":900,"before":"<64>","after":"<64>","etag":"..."}
     {"did":"removing","partition":"orders-0","key":"...log","made":"...log","before":"<64>","after":"<64>"}
     {"did":"removed","partition":"orders-0","key":"...log","made":"...log"}
     {"did":"remains","surface":"copy","where":"...log","reason":"...","until":1764295200000}
 
-`made` is the object with the records that stay; `before` and `after` are the SHA-256 of both. A run puts the lines
+`made` is the object with the records that stay, `etag` its ETag, and `list` what it obeys; `before` and `after` are the SHA-256 of both. A run puts the lines
 about rewritten objects before it removes any. An object that a run removes has a line with both sums before that: of
 the run that rewrote it, or `removing`. So a killed run leaves no object without its sums; a line `removed` can lack.
 
@@ -30,10 +30,12 @@ from ts_common.archive.erasures import (
     list_erasure_runs,
     read_erasures,
 )
+from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import PreconditionFailed
-from ts_common.json_objects import decoding, optional_number, parse_fields, text
+from ts_common.json_objects import decoding, optional_number, parse_fields, text, whole_number
 from ts_common.store.contract import IfAbsent, ObjectStore
+from tsctl.erase.erased_copies import Noted
 from tsctl.erase.remains import Remains, Surface
 
 _MILLISECONDS: Final = 1000
@@ -60,6 +62,7 @@ class Progress:
         last: the last run; None before the first.
         remains: what that run found.
         pairs: objects that were replaced, whose SHA-256 are noted, and that no run has removed since.
+        made: rewritten objects by key and ETag, each with the number of the list that it obeys.
         searched: when it was searched last, milliseconds since the epoch.
         time: of the latest search or run, milliseconds since the epoch.
     """
@@ -69,6 +72,7 @@ class Progress:
     last: ErasureRun | None
     remains: tuple[Remains, ...]
     pairs: frozenset[Pair]
+    made: Noted
     searched: int
     time: int
 
@@ -104,6 +108,7 @@ def progress_of(store: ObjectStore, cluster: ClusterKeys, request: Erasure) -> P
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     runs, last, remains, pairs = list[ErasureRun](), None, list[Remains](), set[Pair]()
+    made = dict[Pair, int]()
     for run, lines in list_erasure_runs(store, cluster, request.name):
         runs.append(run)
         if run.is_search:
@@ -114,12 +119,13 @@ def progress_of(store: ObjectStore, cluster: ClusterKeys, request: Erasure) -> P
                 remains.append(fields)
             elif fields[0] in _PAIRED:
                 pairs.add(fields[1])
+                made |= fields[2]
             else:
                 pairs.discard(fields[1])
     done = ErasureDone.read(store, ErasureDone.key(cluster, request.name), name=request.name)
     searched = max([request.time, *(each.time for each in runs if each.is_search)])
     time = max([request.time, *(each.time for each in runs)])
-    return Progress(request.after(runs), done, last, tuple(remains), frozenset(pairs), searched, time)
+    return Progress(request.after(runs), done, last, tuple(remains), frozenset(pairs), made, searched, time)
 
 
 def read_progress(store: ObjectStore, cluster: ClusterKeys) -> tuple[Progress, ...]:
@@ -142,13 +148,15 @@ def read_replaced(store: ObjectStore, cluster: ClusterKeys, since: float) -> Ite
                 yield fields[1]
 
 
-def _lines(data: bytes, key: str) -> Iterable[Remains | tuple[str, Pair]]:
+def _lines(data: bytes, key: str) -> Iterable[Remains | tuple[str, Pair, Noted]]:
     for line in data.splitlines():
         fields = parse_fields(line, key, _EXPECTED, _LINE_BYTES)
         with decoding(key, _EXPECTED, line):
             did = text(fields["did"])
             if did != _REMAINS:
-                yield did, (text(fields.get("key", "")), text(fields.get("made", "")))
+                key_of, made = text(fields.get("key", "")), text(fields.get("made", ""))
+                number = whole_number(fields["list"], 0, MAX_ERASED) if "etag" in fields else 0
+                yield did, (key_of, made), {(made, text(fields["etag"])): number} if number else {}
                 continue
             where, reason = text(fields["where"]), text(fields["reason"])
             yield Remains(Surface(fields["surface"]), where, reason, optional_number(fields["until"]))
@@ -163,6 +171,9 @@ class Evidence:
         self._requests = {each.request.name: each for each in requests}
         self._times = {name: each.time for name, each in self._requests.items()}
         self._pairs = {name: set(each.pairs) for name, each in self._requests.items()}
+        self.made: dict[Pair, int] = {}  # as of `Progress`, of all requests
+        for each in self._requests.values():
+            self.made |= each.made
         self._lines: dict[str, list[bytes]] = {}
         self._noted = set[str]()  # requests that this run has put an object for
         self._lock = threading.RLock()
@@ -181,6 +192,8 @@ class Evidence:
         line = (json.dumps({"did": did, **fields}, separators=(",", ":")) + "\n").encode()
         pair = fields.get("key", ""), fields.get("made", "")
         with self._lock:
+            if "etag" in fields:
+                self.made[fields["made"], fields["etag"]] = fields["list"]
             for name in names:
                 self._lines.setdefault(name, []).append(line)
                 (self._pairs[name].add if did in _PAIRED else self._pairs[name].discard)(pair)

@@ -14,15 +14,16 @@ from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys
-from ts_common.archive.segment_metadata import erased_number
 from ts_common.errors import BatchTooLarge, ObjectNotFound
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.erase.comparing import Comparison
 from tsctl.erase.erased_copies import (
+    NOTHING_NOTED,
     Did,
     ErasedCopies,
     Held,
+    Noted,
     Outcome,
     end_of,
     lock_of,
@@ -45,6 +46,7 @@ def remove_replaced(
     held: Held,
     locked: Locked,
     limit: BatchLimit = DEFAULT_LIMIT,
+    noted: Noted = NOTHING_NOTED,
     removing: Callable[[Outcome], None] = lambda _: None,
     writes: bool = True,
 ) -> Iterator[Outcome]:
@@ -54,6 +56,7 @@ def remove_replaced(
         grace: seconds since the put of the copy that replaces it: queries that were planned before can still read it.
         held: is called before each deletion.
         locked: returns, by key, the lock of each object that the store keeps.
+        noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
         removing: is called with the outcome of each removal before it begins.
         writes: False for a dry run: no copy is read, so one that only can have such records is yielded too.
 
@@ -63,7 +66,7 @@ def remove_replaced(
         OperatorError: no temporary file can be written.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
-    found = read_erased_copies(store, keys)
+    found = read_erased_copies(store, keys, noted)
     if found is None:
         return
     run = _Run(store, found, grace, held, locked, limit, removing)
@@ -117,7 +120,7 @@ class _Run:
             if not staying or (writes and not self._may_have(copy)):
                 return None
             made = staying[0].key
-        obeys = erased_number(self._store.head(copy.key).metadata)
+        obeys = self._found.obeys(self._store.head(copy.key))
         outcome = Outcome(copy.key, Did.TO_REMOVE, made=made, base=copy.base, obeys=obeys)
         if (why := self._why_kept(copy) or self._held()) is not None:
             return replace(outcome, did=Did.WAITS, reason=why)
@@ -149,7 +152,7 @@ class _Run:
 
     def _is_rewritten(self, copy: SegmentCopy) -> bool:
         with suppress(ObjectNotFound):
-            return erased_number(self._store.head(copy.key).metadata) > 0
+            return self._found.obeys(self._store.head(copy.key)) > 0
         return False
 
     def _may_have(self, copy: SegmentCopy) -> bool:

@@ -20,11 +20,13 @@ from ts_common.archive.small_objects import INDEX_BYTES, get_small
 from ts_common.archive.unsealing import unsealed
 from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, ObjectNotFound, OperatorError, PreconditionFailed
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
-from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 from tsctl.erase.erased_copies import (
+    NOTHING_NOTED,
     Did,
     ErasedCopies,
     Held,
+    Noted,
     Outcome,
     end_of,
     lock_of,
@@ -46,6 +48,7 @@ def replace_copies(
     held: Held,
     locked: Locked,
     limit: BatchLimit = DEFAULT_LIMIT,
+    noted: Noted = NOTHING_NOTED,
     writes: bool = True,
 ) -> Iterator[Outcome]:
     """Put a copy without erased records for each copy of a partition that has some; yield what became of each.
@@ -55,6 +58,7 @@ def replace_copies(
     Args:
         held: is called before each put.
         locked: returns, by key, the lock of each object that the store keeps.
+        noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
         writes: False for a dry run: no copy is read, so one that only can have such records is yielded too.
 
     Raises:
@@ -64,7 +68,7 @@ def replace_copies(
         OperatorError: no temporary file can be written, or no name is free.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    found = read_erased_copies(store, keys)
+    found = read_erased_copies(store, keys, noted)
     if found is None:
         return
     for reason in found.unread:
@@ -90,7 +94,7 @@ def _replace(
     writes: bool,
 ) -> Outcome | None:
     """Put the copy that replaces another one; None if that one has no erased record."""
-    obeys = erased_number(store.head(copy.key).metadata)
+    obeys = found.obeys(store.head(copy.key))
     if obeys >= found.number:
         return None
     outcome = Outcome(copy.key, Did.TO_REWRITE, base=copy.base, obeys=obeys)
@@ -106,10 +110,13 @@ def _replace(
                 return None
             if (why := held()) is not None:
                 return replace(outcome, did=Did.WAITS, reason=why)
+            made = _put(store, found, copy, new)
             return replace(
                 outcome,
                 did=Did.REWRITTEN,
-                made=found.keys.segment(_put(store, found, copy, new)),
+                made=made.key,
+                etag=made.etag,
+                list=found.number,
                 records=new.records,
                 batches=new.batches,
                 before=new.before,
@@ -120,8 +127,8 @@ def _replace(
         return replace(outcome, did=Did.HIDDEN, reason=str(error))
 
 
-def _put(store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, new: Rewritten) -> SegmentName:
-    """Put a rewritten copy, unless another run did; return its name."""
+def _put(store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, new: Rewritten) -> ObjectInfo:
+    """Put a rewritten copy, unless another run did; return its object."""
     fields = new.metadata.encode() | {ERASED_FIELD: str(found.number)}
     token = f"{int(store.current_time() * _MILLISECONDS):013d}-erase-{token_hex(4)}"
     with unsealed(store, found.keys, token, copy.base, max(copy.end, copy.base + 1)):
@@ -129,10 +136,10 @@ def _put(store: ObjectStore, found: ErasedCopies, copy: SegmentCopy, new: Rewrit
         for number in (None, *range(1, _REPAIRS + 1)):
             name = SegmentName(copy.base, epoch, new.metadata.crc32c, number)
             key = found.keys.segment(name)
-            if _is_free(store, key) and _put_objects(store, found.keys, name, new, fields):
-                return name
-            if _is_same(store, key, new, fields):
-                return name
+            if _is_free(store, key) and (put := _put_objects(store, found.keys, name, new, fields)) is not None:
+                return put
+            if (same := _same(store, key, new, fields)) is not None:
+                return same
     raise OperatorError(f"{key}: other objects have all names of this copy; compare the partition with tsctl verify")
 
 
@@ -161,8 +168,8 @@ def _is_free(store: ObjectStore, key: str) -> bool:
 
 def _put_objects(
     store: ObjectStore, keys: PartitionKeys, name: SegmentName, new: Rewritten, fields: Mapping[str, str]
-) -> bool:
-    """Put the indexes, then the `.log`; return whether that is there now, and false if others have one of the names."""
+) -> ObjectInfo | None:
+    """Put the indexes, then the `.log`, and return that; None if others have one of the names."""
     for suffix, data in new.indexes.items():
         key = keys.segment(name, suffix)
         try:
@@ -171,10 +178,10 @@ def _put_objects(
             with suppress(CorruptData):
                 if get_small(store, key, INDEX_BYTES)[0] == data:  # a killed run put it
                     continue
-            return False
+            return None
     new.file.seek(0)
     try:
-        store.put(
+        return store.put(
             keys.segment(name),
             new.file,
             size=new.size,
@@ -184,17 +191,17 @@ def _put_objects(
             archived=True,
         )
     except PreconditionFailed:
-        return False
-    return True
+        return None
 
 
-def _is_same(store: ObjectStore, key: str, new: Rewritten, fields: Mapping[str, str]) -> bool:
-    """Return whether another run put this copy; its list can be a later one. Bytes are compared, not metadata alone."""
+def _same(store: ObjectStore, key: str, new: Rewritten, fields: Mapping[str, str]) -> ObjectInfo | None:
+    """Return this copy if another run put it; its list can be a later one. Bytes are compared, not metadata alone."""
     try:
         info = store.head(key)
         found = decode_metadata(info.metadata, key)
         if found != decode_metadata(fields, key) or erased_number(info.metadata) < erased_number(fields):
-            return False
-        return info.size == new.size and scan_object(store, key, info.size).crc32c == new.metadata.crc32c
+            return None
+        is_same = info.size == new.size and scan_object(store, key, info.size).crc32c == new.metadata.crc32c
     except (ObjectNotFound, CorruptData, NewerFormat):
-        return False
+        return None
+    return info if is_same else None

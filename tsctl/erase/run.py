@@ -209,7 +209,7 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
             with suppress(TieredStorageError):
                 evidence.put()
         raise
-    elsewhere = _look_elsewhere(work, requests, found.partitions)
+    elsewhere = _look_elsewhere(work, requests, found.partitions, evidence)
     for progress in requests:
         found.requests.append(_end(work, progress, found.partitions, elsewhere, evidence))
     found.now = int(work.store.current_time() * 1000)
@@ -269,7 +269,7 @@ def _rewrite(work: Work, visited: Visited, evidence: Evidence) -> None:
         return
     held = work.held(visited.place)
     for outcome in replace_copies(
-        work.store, keys, held=held, locked=work.locked, limit=work.limit, writes=work.writes
+        work.store, keys, held=held, locked=work.locked, limit=work.limit, noted=evidence.made, writes=work.writes
     ):
         visited.add(outcome)
         if outcome.did is Did.REWRITTEN:
@@ -279,12 +279,13 @@ def _rewrite(work: Work, visited: Visited, evidence: Evidence) -> None:
                 partition=visited.place.name,
                 key=outcome.key,
                 made=outcome.made,
-                list=wanted,
+                list=outcome.list,
                 records=outcome.records,
                 batches=outcome.batches,
                 bytes=outcome.bytes,
                 before=outcome.before,
                 after=outcome.after,
+                etag=outcome.etag,
             )
 
 
@@ -307,6 +308,7 @@ def _remove(work: Work, visited: Visited, evidence: Evidence) -> None:
         held=work.held(visited.place),
         locked=work.locked,
         limit=work.limit,
+        noted=evidence.made,
         removing=removing,
         writes=work.writes,
     ):
@@ -331,11 +333,13 @@ class _Elsewhere:
     of_requests: Mapping[str, Sequence[Remains]]
 
 
-def _look_elsewhere(work: Work, requests: Sequence[Progress], partitions: Sequence[Visited]) -> _Elsewhere:
+def _look_elsewhere(
+    work: Work, requests: Sequence[Progress], partitions: Sequence[Visited], evidence: Evidence
+) -> _Elsewhere:
     """Look next to copies for what requests have; for topics without news only if one of their requests has some."""
     if not work.writes:
         return _Elsewhere({}, {})
-    surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit)
+    surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit, evidence.made)
     topics = {each.request.topic for each in requests if each.state is not ErasureState.ERASED}
     topics |= {each.place.keys.partition.topic for each in partitions if each.outcomes or each.problem is not None}
     by_topic = dict[str, list[PartitionKeys]]()

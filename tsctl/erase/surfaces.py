@@ -12,7 +12,7 @@ from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectStore
 from ts_common.store.protection import Protection
 from ts_common.wording import counted
-from tsctl.erase.erased_copies import Held
+from tsctl.erase.erased_copies import NOTHING_NOTED, Held, Noted
 from tsctl.erase.evidence import Progress
 from tsctl.erase.index_versions import remaining_index_versions
 from tsctl.erase.key_indexes import remaining_in_key_indexes
@@ -31,12 +31,18 @@ class Surfaces:
 
     Args:
         grace: as of `tsctl.erase.versions.remaining_versions`.
+        noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
     """
 
     def __init__(
-        self, store: ObjectStore, cluster: ClusterKeys, grace: float, limit: BatchLimit = DEFAULT_LIMIT
+        self,
+        store: ObjectStore,
+        cluster: ClusterKeys,
+        grace: float,
+        limit: BatchLimit = DEFAULT_LIMIT,
+        noted: Noted = NOTHING_NOTED,
     ) -> None:
-        self._store, self._cluster, self._grace, self._limit = store, cluster, grace, limit
+        self._store, self._cluster, self._grace, self._limit, self._noted = store, cluster, grace, limit, noted
         self._protection: Protection = store.protection()
 
     def of_partition(self, keys: PartitionKeys, held: Held) -> list[Remains]:
@@ -49,6 +55,7 @@ class Surfaces:
             grace=self._grace,
             held=held,
             limit=self._limit,
+            noted=self._noted,
         )
         return looked(look, Surface.VERSION, keys.prefix)
 

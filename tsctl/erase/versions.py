@@ -18,7 +18,7 @@ from ts_common.archive.catalog import StoredSegment, read_log_start
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.segment_inspection import describe_segment
-from ts_common.archive.segment_metadata import decode_metadata, erased_number
+from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import (
     AccessDenied,
     BatchTooLarge,
@@ -34,9 +34,11 @@ from ts_common.store.protection import Lock, Protection
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.erase.comparing import Comparison
 from tsctl.erase.erased_copies import (
+    NOTHING_NOTED,
     Did,
     ErasedCopies,
     Held,
+    Noted,
     Outcome,
     end_of,
     first_outside,
@@ -100,6 +102,7 @@ def remaining_versions(
     grace: float,
     held: Held,
     limit: BatchLimit = DEFAULT_LIMIT,
+    noted: Noted = NOTHING_NOTED,
 ) -> Iterator[Remains]:
     """Yield the versions of a partition that have records of its list, or can have some; they are not current.
 
@@ -107,13 +110,14 @@ def remaining_versions(
         protection: of the store's bucket. Without versions there, no request is sent.
         grace: as of `remove_versions`.
         held: returns why bytes of the topic must stay.
+        noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
 
     Raises:
         LeftOut, CorruptData, NewerFormat: as `tsctl.erase.erased_copies.read_erased_copies`.
         OperatorError: no temporary file can be written.
         StoreUnavailable, BucketMissing: the store failed.
     """
-    if not protection.versioned or (found := read_erased_copies(store, keys)) is None:
+    if not protection.versioned or (found := read_erased_copies(store, keys, noted)) is None:
         return
     try:
         listed = _earlier(store, keys)
@@ -139,6 +143,7 @@ def remove_versions(
     grace: float,
     held: Held,
     limit: BatchLimit = DEFAULT_LIMIT,
+    noted: Noted = NOTHING_NOTED,
     removing: Callable[[Sequence[Outcome]], None] = lambda _: None,
     writes: bool = True,
 ) -> Iterator[Outcome]:
@@ -148,6 +153,7 @@ def remove_versions(
         protection: of the store's bucket. Without versions there, no request is sent.
         grace: seconds since a later version or a delete marker replaced it.
         held: is called before each deletion.
+        noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
         removing: is called once, before the first deletion, with the outcome of each.
         writes: False for a dry run.
 
@@ -158,7 +164,7 @@ def remove_versions(
         AccessDenied: this identity may not list, read or delete versions, or not read their locks.
         StoreUnavailable, BucketMissing: the store failed; the next run continues.
     """
-    if not protection.versioned or (found := read_erased_copies(store, keys)) is None:
+    if not protection.versioned or (found := read_erased_copies(store, keys, noted)) is None:
         return
     listed = _earlier(store, keys)
     if listed is None:
@@ -340,10 +346,11 @@ def _look(found: ErasedCopies, earlier: _Earlier, limit: BatchLimit) -> _Look | 
     """Return what a version has; None if it has no record of the list, or does not exist any more."""
     name, size = earlier.name, earlier.version.info.size
     try:
-        fields = earlier.store.head(earlier.key).metadata
+        info = earlier.store.head(earlier.key)
+        obeys = found.obeys(replace(info, key=earlier.key))
         if not found.erased.meets(name.base, MAX_INT64):
             return None
-        if decode_metadata(fields, earlier.key) is None:
+        if decode_metadata(info.metadata, earlier.key) is None:
             return _Look(None, "a Java uploader shipped it, or its metadata was lost")
         metadata = describe_segment(earlier.store, found.keys, name, size, has_index=False)
         copy = SegmentCopy(found.keys, StoredSegment(name, size, frozenset()), metadata)
@@ -355,7 +362,6 @@ def _look(found: ErasedCopies, earlier: _Earlier, limit: BatchLimit) -> _Look | 
         return _Look(None, str(error))
     try:
         with rewritten(earlier.store, copy, found.erased, limit=limit) as new:
-            obeys = erased_number(fields)
             return None if new is None else _Look(copy, "", new.records, new.batches, new.before, obeys)
     except ObjectNotFound:
         return None

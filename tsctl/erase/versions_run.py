@@ -110,6 +110,7 @@ def _visit(work: Work, visited: Visited, protection: Protection, evidence: Evide
         grace=work.grace,
         held=work.held(visited.place),
         limit=work.limit,
+        noted=evidence.made,
         removing=removing,
         writes=work.writes,
     ):

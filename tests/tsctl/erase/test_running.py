@@ -282,6 +282,24 @@ def test_a_former_place_that_restored_json_no_longer_names_keeps_the_request_hid
     assert (request["state"], [each["where"] for each in request["remains"]]) == ("hidden", [former.keys.prefix])
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_forged_ts_erased_hides_no_bytes_from_a_run(person: Canary, run: Run, is_first: bool) -> None:
+    """Agents can write any metadata; an object obeys a list if the evidence names it with its ETag."""
+    body, info = person.archive.store.get(key := person.keys.segment(SegmentName(0)))
+    if not is_first:
+        for _ in range(2):
+            erase(person, run)
+            person.archive.age(DAY)
+        assert state(person) == "erased"
+    person.archive.store.put(key, body, metadata={**info.metadata, "ts-erased": "999999"})
+    erase(person, run)
+    assert state(person) == "hidden"
+    person.archive.age(DAY)
+    erase(person, run)
+    assert state(person) == "erased"
+    assert not any(person.person in value for log in logs(person.archive).values() for value in values(log))
+
+
 @pytest.mark.parametrize("time", [5, 10**15 - 1])
 def test_a_run_that_no_later_one_could_follow_is_damage(person: Canary, run: Run, time: int) -> None:
     """A run puts the time after the last one: with a digit more no run reads it, and `erased` would stay."""
