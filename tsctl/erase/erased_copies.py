@@ -104,7 +104,7 @@ class ErasedCopies:
     number: int
     floor: int | None
     unread: tuple[str, ...]
-    noted: Noted = NOTHING_NOTED
+    noted: Noted
 
     def obeys(self, info: ObjectInfo) -> int:
         """Return the number of the list whose records an object lacks; 0 if no run has noted that."""
@@ -169,9 +169,7 @@ class ErasedCopies:
         return None
 
 
-def read_erased_copies(
-    store: ObjectStore, keys: PartitionKeys, noted: Noted = NOTHING_NOTED
-) -> ErasedCopies | None:
+def read_erased_copies(store: ObjectStore, keys: PartitionKeys, noted: Noted = NOTHING_NOTED) -> ErasedCopies | None:
     """Return the copies of a partition; None without a list of erased offsets.
 
     Args:

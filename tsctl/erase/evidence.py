@@ -8,9 +8,10 @@
     {"did":"removed","partition":"orders-0","key":"...log","made":"...log"}
     {"did":"remains","surface":"copy","where":"...log","reason":"...","until":1764295200000}
 
-`made` is the object with the records that stay, `etag` its ETag, and `list` what it obeys; `before` and `after` are the SHA-256 of both. A run puts the lines
-about rewritten objects before it removes any. An object that a run removes has a line with both sums before that: of
-the run that rewrote it, or `removing`. So a killed run leaves no object without its sums; a line `removed` can lack.
+`made` is the object with the records that stay, and `etag` its ETag. It has no record of list `list`: agents can write
+any metadata, and not this. `before` and `after` are the SHA-256 of both. A run puts the lines about rewritten objects
+before it removes any. An object that a run removes has a line with both sums before that: of the run that rewrote it,
+or `removing`. So a killed run leaves no object without its sums; a line `removed` can lack.
 
 No line has a key of a record, or a hash of one.
 """
@@ -21,6 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.erasures import (
     Erasure,
     ErasureDone,
@@ -30,12 +32,10 @@ from ts_common.archive.erasures import (
     list_erasure_runs,
     read_erasures,
 )
-from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import PreconditionFailed
 from ts_common.json_objects import decoding, optional_number, parse_fields, text, whole_number
 from ts_common.store.contract import IfAbsent, ObjectStore
-from tsctl.erase.erased_copies import Noted
 from tsctl.erase.remains import Remains, Surface
 
 _MILLISECONDS: Final = 1000
@@ -72,7 +72,7 @@ class Progress:
     last: ErasureRun | None
     remains: tuple[Remains, ...]
     pairs: frozenset[Pair]
-    made: Noted
+    made: Mapping[Pair, int]
     searched: int
     time: int
 
@@ -148,7 +148,7 @@ def read_replaced(store: ObjectStore, cluster: ClusterKeys, since: float) -> Ite
                 yield fields[1]
 
 
-def _lines(data: bytes, key: str) -> Iterable[Remains | tuple[str, Pair, Noted]]:
+def _lines(data: bytes, key: str) -> Iterable[Remains | tuple[str, Pair, Mapping[Pair, int]]]:
     for line in data.splitlines():
         fields = parse_fields(line, key, _EXPECTED, _LINE_BYTES)
         with decoding(key, _EXPECTED, line):

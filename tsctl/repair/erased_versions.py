@@ -16,7 +16,7 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import ERASED_FIELD, SegmentMetadata, erased_number
 from ts_common.errors import BatchTooLarge
 from ts_common.store.contract import ObjectVersion
-from tsctl.erase.erased_copies import ErasedCopies
+from tsctl.erase.erased_copies import NOTHING_NOTED, ErasedCopies
 from tsctl.erase.rewriting import HiddenOnly, SegmentFile, rewritten_file
 from tsctl.repair.version_reading import Good
 
@@ -47,7 +47,9 @@ class ErasedVersions:
         dry_run: bool,
         refused: Callable[[str], None],
     ) -> None:
-        self._copies = ErasedCopies(catalog.keys, commit, (), {}, erased, catalog.erased_number, None, ())
+        self._copies = ErasedCopies(
+            catalog.keys, commit, (), {}, erased, catalog.erased_number, None, (), NOTHING_NOTED
+        )
         self._txnindex = txnindex
         self._dry_run = dry_run
         self._refused = refused
@@ -66,15 +68,17 @@ class ErasedVersions:
             StoredSegment(name, good.size, frozenset(), modified=int(version.info.modified * 1000)),
             good.metadata,
         )
-        if erased_number(good.fields) >= self._copies.number or not self._copies.can_have(copy):
+        if not self._copies.can_have(copy):
             yield good
             return
-        if (why := self._copies.why_kept(copy)) is not None:
+        claims = erased_number(good.fields) >= self._copies.number  # agents can write that too
+        why = self._copies.why_kept(copy)
+        if why is not None and not claims:
             self._refused(_REFUSED.format(key=copy.key, why=why))
             yield None
             return
         if self._dry_run:
-            yield replace(good, indexes={})
+            yield good if claims else replace(good, indexes={})
             return
         old = SegmentFile(copy.key, name, good.file, good.size, good.metadata, self._txnindex(name, good.metadata))
         try:
@@ -82,6 +86,8 @@ class ErasedVersions:
                 if new is None:
                     yield good
                     return
+                if why is not None:
+                    raise HiddenOnly(why)
                 fields = new.metadata.encode() | {ERASED_FIELD: str(self._copies.number)}
                 yield Good(new.file, new.size, fields, new.metadata, good.epochs, new.indexes)
         except (HiddenOnly, BatchTooLarge) as error:

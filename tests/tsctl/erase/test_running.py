@@ -396,8 +396,7 @@ def test_a_dry_run_writes_nothing_and_names_what_is_due(person: Canary, run: Run
     (partition,) = found["partitions"]
     assert (partition["to_rewrite"], partition["to_remove"]) == (2, 0)
     erase(person, run)
-    person.archive.age(DAY)
-    (partition,) = erase(person, run, "--dry-run")["partitions"]
+    (partition,) = erase(person, run, "--dry-run", "--grace", "0s")["partitions"]
     assert (partition["to_rewrite"], partition["to_remove"]) == (0, 2)
     for options, said in (
         (("--topic", "tt"), "--topic=tt: no request names it"),
