@@ -17,6 +17,7 @@ from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import (
     AccessDenied,
     BucketMissing,
+    CorruptData,
     OperatorError,
     StaleStateError,
     TieredStorageError,
@@ -244,10 +245,11 @@ def targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
             places = places_of(work.store, work.cluster, topic)
         except LEAVES_OUT as error:
             for directory, wanted in directories.items():
-                if (keys := keys_of_place(work.cluster, topic, directory)) is not None:
-                    visited = Visited(Place(keys, directory, is_newest=False), wanted)
-                    visited.fail(error)
-                    yield visited
+                with suppress(CorruptData):  # a name that is no place, which remains of its request
+                    if (keys := keys_of_place(work.cluster, topic, directory)) is not None:
+                        visited = Visited(Place(keys, directory, is_newest=False), wanted)
+                        visited.fail(error)
+                        yield visited
             continue
         for url in sorted(places.elsewhere):
             work.warn(f"{url} has older records of topic {topic}: repeat the command on that archive")

@@ -282,6 +282,20 @@ def test_a_former_place_that_restored_json_no_longer_names_keeps_the_request_hid
     assert (request["state"], [each["where"] for each in request["remains"]]) == ("hidden", [former.keys.prefix])
 
 
+def test_a_name_that_is_no_place_is_named_and_the_others_continue(person: Canary, run: Run) -> None:
+    """A damaged request must not end the run with a traceback, and not as erased."""
+    key = erasure_key(person.archive.keys, "case-1")
+    fields = json.loads(person.archive.store.get(key)[0])
+    person.archive.store.put(
+        key, json.dumps(fields | {"partitions": [*fields["partitions"], ["t", 1, 1, 1, 1]]}).encode()
+    )
+    erase(person, run)
+    person.archive.age(DAY)
+    found = erase(person, run)
+    assert found["partitions"][0]["removed"] == 2
+    assert reasons(found) == {"what it has is unknown: the request names t, which is no directory of a partition"}
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_forged_ts_erased_hides_no_bytes_from_a_run(person: Canary, run: Run, is_first: bool) -> None:
     """Agents can write any metadata; an object obeys a list if the evidence names it with its ETag."""
