@@ -35,6 +35,7 @@ NOTHING_NOTED: Final[Noted] = MappingProxyType({})
 class Did(StrEnum):
     """What a run did with a copy."""
 
+    READ = "read"  # it has no record of the list
     REWRITTEN = "rewritten"
     REMOVED = "removed"
     TO_REWRITE = "to rewrite"  # of a dry run
@@ -60,8 +61,8 @@ class Outcome:
         base: of the copy: it has no record of a lower offset.
         obeys: number of the list whose records it lacks; 0 if no eraser put it.
         version: id of the earlier version of the object that this is about; empty for the object itself.
-        etag: of the new one; empty if nothing was put.
-        list: number of the list whose records the new one lacks; 0 if nothing was put.
+        etag: of the new one, or of a copy without such records; empty for others.
+        list: number of the list whose records the object with this ETag lacks; 0 without one.
     """
 
     key: str

@@ -4,14 +4,16 @@
 
     {"did":"rewritten","partition":"orders-0","key":"...log","made":"...log","list":4,"records":2,"batches":1,
      "bytes":900,"before":"<64>","after":"<64>","etag":"..."}
+    {"did":"read","partition":"orders-0","key":"...log","list":5,"etag":"..."}
     {"did":"removing","partition":"orders-0","key":"...log","made":"...log","before":"<64>","after":"<64>"}
     {"did":"removed","partition":"orders-0","key":"...log","made":"...log"}
     {"did":"remains","surface":"copy","where":"...log","reason":"...","until":1764295200000}
 
 `made` is the object with the records that stay, and `etag` its ETag. It has no record of list `list`: agents can write
-any metadata, and not this. `before` and `after` are the SHA-256 of both. A run puts the lines about rewritten objects
-before it removes any. An object that a run removes has a line with both sums before that: of the run that rewrote it,
-or `removing`. So a killed run leaves no object without its sums; a line `removed` can lack.
+any metadata, and not this. `read` is about an object without such a record: no run reads it again for this list.
+`before` and `after` are the SHA-256 of both. A run puts the lines about rewritten objects before it removes any. An
+object that a run removes has a line with both sums before that: of the run that rewrote it, or `removing`. So a killed
+run leaves no object without its sums; a line `removed` can lack.
 
 No line has a key of a record, or a hash of one.
 """
@@ -20,6 +22,7 @@ import json
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from ts_common.archive.commit import MAX_ERASED
@@ -62,7 +65,7 @@ class Progress:
         last: the last run; None before the first.
         remains: what that run found.
         pairs: objects that were replaced, whose SHA-256 are noted, and that no run has removed since.
-        made: rewritten objects by key and ETag, each with the number of the list that it obeys.
+        made: rewritten and read objects by key and ETag, each with the number of the list that it obeys.
         searched: when it was searched last, milliseconds since the epoch.
         time: of the latest search or run, milliseconds since the epoch.
     """
@@ -117,11 +120,9 @@ def progress_of(store: ObjectStore, cluster: ClusterKeys, request: Erasure) -> P
         for fields in _lines(lines, erasure_run_key(cluster, run.name, run.time)):
             if isinstance(fields, Remains):
                 remains.append(fields)
-            elif fields[0] in _PAIRED:
-                pairs.add(fields[1])
-                made |= fields[2]
-            else:
-                pairs.discard(fields[1])
+                continue
+            (pairs.add if fields[0] in _PAIRED else pairs.discard)(fields[1])
+            made |= fields[2]
     done = ErasureDone.read(store, ErasureDone.key(cluster, request.name), name=request.name)
     searched = max([request.time, *(each.time for each in runs if each.is_search)])
     time = max([request.time, *(each.time for each in runs)])
@@ -156,7 +157,7 @@ def _lines(data: bytes, key: str) -> Iterable[Remains | tuple[str, Pair, Mapping
             if did != _REMAINS:
                 key_of, made = text(fields.get("key", "")), text(fields.get("made", ""))
                 number = whole_number(fields["list"], 0, MAX_ERASED) if "etag" in fields else 0
-                yield did, (key_of, made), {(made, text(fields["etag"])): number} if number else {}
+                yield did, (key_of, made), {(made or key_of, text(fields["etag"])): number} if number else {}
                 continue
             where, reason = text(fields["where"]), text(fields["reason"])
             yield Remains(Surface(fields["surface"]), where, reason, optional_number(fields["until"]))
@@ -172,8 +173,8 @@ class Evidence:
         self._times = {name: each.time for name, each in self._requests.items()}
         self._pairs = {name: set(each.pairs) for name, each in self._requests.items()}
         self.made: dict[Pair, int] = {}  # as of `Progress`, of all requests
-        for each in self._requests.values():
-            self.made |= each.made
+        for pair, number in chain.from_iterable(each.made.items() for each in self._requests.values()):
+            self.made[pair] = max(number, self.made.get(pair, 0))
         self._lines: dict[str, list[bytes]] = {}
         self._noted = set[str]()  # requests that this run has put an object for
         self._lock = threading.RLock()
@@ -193,7 +194,7 @@ class Evidence:
         pair = fields.get("key", ""), fields.get("made", "")
         with self._lock:
             if "etag" in fields:
-                self.made[fields["made"], fields["etag"]] = fields["list"]
+                self.made[fields.get("made", fields["key"]), fields["etag"]] = fields["list"]
             for name in names:
                 self._lines.setdefault(name, []).append(line)
                 (self._pairs[name].add if did in _PAIRED else self._pairs[name].discard)(pair)

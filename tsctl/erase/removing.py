@@ -14,6 +14,7 @@ from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys
+from ts_common.archive.segment_metadata import erased_number
 from ts_common.errors import BatchTooLarge, ObjectNotFound
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -152,7 +153,8 @@ class _Run:
 
     def _is_rewritten(self, copy: SegmentCopy) -> bool:
         with suppress(ObjectNotFound):
-            return self._found.obeys(self._store.head(copy.key)) > 0
+            info = self._store.head(copy.key)
+            return erased_number(info.metadata) > 0 and self._found.obeys(info) > 0
         return False
 
     def _may_have(self, copy: SegmentCopy) -> bool:

@@ -93,8 +93,8 @@ def _replace(
     *,
     writes: bool,
 ) -> Outcome | None:
-    """Put the copy that replaces another one; None if that one has no erased record."""
-    obeys = found.obeys(store.head(copy.key))
+    """Put the copy that replaces another one; None if a run has noted that this one has no erased record."""
+    obeys = found.obeys(info := store.head(copy.key))
     if obeys >= found.number:
         return None
     outcome = Outcome(copy.key, Did.TO_REWRITE, base=copy.base, obeys=obeys)
@@ -107,7 +107,9 @@ def _replace(
     try:
         with rewritten(store, copy, found.erased, limit=limit) as new:
             if new is None:
-                return None
+                if store.head(copy.key).etag != info.etag:
+                    raise LeftOut(f"{copy.key}: it was written again meanwhile; the next run continues", Why.CHANGED)
+                return replace(outcome, did=Did.READ, etag=info.etag, list=found.number)
             if (why := held()) is not None:
                 return replace(outcome, did=Did.WAITS, reason=why)
             made = _put(store, found, copy, new)

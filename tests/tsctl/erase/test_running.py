@@ -16,13 +16,16 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.erase.killing import Killed, KilledAt, logs, not_held, not_locked, shown, values
 from tests.tsctl.erase.made import PERSON, made_archive, named, put_agent
 from tests.tsctl.running import Run
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.erasures import ErasedPartition, Erasure, erasure_key
 from ts_common.archive.holds import Hold
 from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectStore
 from ts_common.store.protection import Lock
 from tsctl.commands import erase_run
+from tsctl.erase import replacing
 from tsctl.erase.evidence import read_progress
+from tsctl.erase.rewriting import rewritten
 from tsctl.erase.run import Found, Work, run_once
 from tsctl.gc.objects import Locked
 
@@ -121,6 +124,27 @@ def test_a_run_without_news_puts_nothing(person: Canary, run: Run) -> None:
         assert {info.key for info in person.archive.store.list()} == before
         person.archive.age(DAY)
         erase(person, run)
+
+
+def test_a_copy_without_records_of_a_later_list_is_read_once(
+    person: Canary, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each list has the offsets of all requests, so a run each night would read all that others have rewritten."""
+    read = list[int]()
+
+    def reading(store: ObjectStore, copy: SegmentCopy, *given: Any, **named: Any) -> Any:
+        read.append(copy.base)
+        return rewritten(store, copy, *given, **named)
+
+    for _ in range(2):
+        erase(person, run)
+        person.archive.age(DAY)
+    monkeypatch.setattr(replacing, "rewritten", reading)
+    add(replace(person, person=b"other-00150"), run, tmp_path, "case-2")
+    for expected in ([0, 100], []):
+        read.clear()
+        erase(person, run)
+        assert read == expected
 
 
 def test_x05_a_copy_that_returns_is_hidden_again_until_a_run_has_removed_it(person: Canary, run: Run) -> None:
