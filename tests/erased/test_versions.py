@@ -426,3 +426,28 @@ def test_a_bucket_without_versions_is_named(tmp_path: Path, capfd: pytest.Captur
     """Nothing is listed there."""
     made = rewritten(MadeArchive(tmp_path / "bucket")).archive
     assert "the bucket keeps no versions" in runner(capfd)("erase", "versions", *named(made)).out
+
+
+def test_a_version_that_appears_after_the_end_of_a_request_hides_it_again(
+    versioned: MadeArchive, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An agent ships a segment again, and retention deletes it before the next run: no object shows it."""
+    person, run = canary(versioned), runner(capfd)
+    put_agent(versioned)
+    versioned.put_segment("t", 200, batches(*steps(200, 220)))
+    versioned.commit("t", 220, highest_base=200)
+    body, info = versioned.store.get(key := person.keys.segment(FIRST))
+    (tmp_path / "keys").write_text(person.person.decode())
+    terms = ("--topic", "t", "--reference", "letter 1", "--due", "2090-01-31", "--key-file", tmp_path / "keys")
+    assert run("erase", "add", "case", *terms, *named(versioned)).code == 0
+
+    def state(*commands: str) -> str:
+        for command in commands:
+            assert run("erase", command, "--grace", "0s", *named(versioned)).code == 0
+        return str(run("erase", "status", "--json", *named(versioned)).document["requests"][0]["state"])
+
+    assert state("run", "run", "versions", "run") == "erased"
+    versioned.store.put(key, body, metadata=dict(info.metadata))
+    versioned.store.delete([key])
+    assert state("run") == "hidden"
+    assert state("versions", "run") == "erased"

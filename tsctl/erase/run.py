@@ -38,6 +38,7 @@ from tsctl.gc.objects import Locked
 from tsctl.gc.retention import LEAVES_OUT, LeftOut
 
 THREADS: Final = 2  # each has up to two segments in temporary files
+_LONGEST_RUN: Final = 86_400.0  # seconds from a look until its evidence was put
 _STAYING: Final = frozenset({Did.WAITS, Did.HIDDEN})
 FAILS: Final = (*LEAVES_OUT, OperatorError, StaleStateError)  # of one partition
 
@@ -342,7 +343,7 @@ class _Elsewhere:
 def _look_elsewhere(
     work: Work, requests: Sequence[Progress], partitions: Sequence[Visited], evidence: Evidence
 ) -> _Elsewhere:
-    """Look next to copies for what requests have; for topics without news only if one of their requests has some."""
+    """Look next to copies for what requests have; for topics without news only in versions that are newer than that."""
     if not work.writes:
         return _Elsewhere({}, {})
     surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit, evidence.made)
@@ -353,6 +354,9 @@ def _look_elsewhere(
         if (topic := each.place.keys.partition.topic) in topics:
             by_topic.setdefault(topic, []).append(each.place.keys)
             each.elsewhere = surfaces.of_partition(each.place.keys, work.held(each.place))
+        else:  # what was shipped again, and deleted before this run, is a version only
+            looked = min(one.time for one in requests if one.request.name in each.wanted) / 1000 - _LONGEST_RUN
+            each.elsewhere = surfaces.of_partition(each.place.keys, work.held(each.place), looked)
     of_topics = {topic: surfaces.of_topic(keys) for topic, keys in by_topic.items()}
     places = {each.place.name: each.place.keys for each in partitions}
     wanted = [each for each in requests if each.request.topic in topics]

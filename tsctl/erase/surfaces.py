@@ -45,8 +45,8 @@ class Surfaces:
         self._store, self._cluster, self._grace, self._limit, self._noted = store, cluster, grace, limit, noted
         self._protection: Protection = store.protection()
 
-    def of_partition(self, keys: PartitionKeys, held: Held) -> list[Remains]:
-        """Return the versions of a partition that can have records of its list."""
+    def of_partition(self, keys: PartitionKeys, held: Held, since: float = 0.0) -> list[Remains]:
+        """Return the versions of a partition that can have records of its list; `since` as of `remaining_versions`."""
         look = partial(
             remaining_versions,
             self._store,
@@ -56,6 +56,7 @@ class Surfaces:
             held=held,
             limit=self._limit,
             noted=self._noted,
+            since=since,
         )
         return looked(look, Surface.VERSION, keys.prefix)
 

@@ -103,6 +103,7 @@ def remaining_versions(
     held: Held,
     limit: BatchLimit = DEFAULT_LIMIT,
     noted: Noted = NOTHING_NOTED,
+    since: float = 0.0,
 ) -> Iterator[Remains]:
     """Yield the versions of a partition that have records of its list, or can have some; they are not current.
 
@@ -111,6 +112,7 @@ def remaining_versions(
         grace: as of `remove_versions`.
         held: returns why bytes of the topic must stay.
         noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
+        since: seconds since the epoch by the store's clock; versions that were put before are not read.
 
     Raises:
         LeftOut, CorruptData, NewerFormat: as `tsctl.erase.erased_copies.read_erased_copies`.
@@ -125,6 +127,8 @@ def remaining_versions(
             yield Remains(Surface.VERSION, keys.prefix, UNLISTED)
             return
         for earlier in listed:
+            if earlier.version.info.modified < since:
+                continue
             if (look := _look(found, earlier, limit)) is not None:
                 waiting = _why_waiting(store, earlier, protection, held, grace)
                 reason, until = waiting or (COMMAND, None)
@@ -346,10 +350,10 @@ def _look(found: ErasedCopies, earlier: _Earlier, limit: BatchLimit) -> _Look | 
     """Return what a version has; None if it has no record of the list, or does not exist any more."""
     name, size = earlier.name, earlier.version.info.size
     try:
-        info = earlier.store.head(earlier.key)
-        obeys = found.obeys(replace(info, key=earlier.key))
         if not found.erased.meets(name.base, MAX_INT64):
             return None
+        info = earlier.store.head(earlier.key)
+        obeys = found.obeys(replace(info, key=earlier.key))
         if decode_metadata(info.metadata, earlier.key) is None:
             return _Look(None, "a Java uploader shipped it, or its metadata was lost")
         metadata = describe_segment(earlier.store, found.keys, name, size, has_index=False)
