@@ -193,14 +193,11 @@ def erasure_run_key(keys: ClusterKeys, name: str, time: int) -> str:
     return f"{keys.erasures}{name}.run-{time}.jsonl"
 
 
-def list_erasure_runs(
-    store: ObjectStore, keys: ClusterKeys, name: str | None, since: float = 0.0
-) -> Iterator[tuple[ErasureRun, bytes]]:
+def list_erasure_runs(store: ObjectStore, keys: ClusterKeys, name: str | None) -> Iterator[tuple[ErasureRun, bytes]]:
     """Yield the later searches and runs of a request by their times, each with its lines after the first.
 
     Args:
         name: id of the request; None for the runs of all requests.
-        since: seconds since the epoch, by the store's clock; objects that were put before are not read.
 
     Raises:
         As `read_erasure`.
@@ -208,7 +205,7 @@ def list_erasure_runs(
     listed = dict[str, tuple[int, str]]()
     for info in store.list(keys.erasures if name is None else f"{keys.erasures}{name}.run-"):
         match = _RUN.fullmatch(info.key.removeprefix(keys.erasures))
-        if match is not None and name in {None, match["name"]} and info.modified >= since:
+        if match is not None and name in {None, match["name"]}:
             listed[info.key] = int(match["time"]), match["name"]
     for key, (time, of) in sorted(listed.items(), key=lambda each: each[1]):
         try:

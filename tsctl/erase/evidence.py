@@ -134,16 +134,13 @@ def read_progress(store: ObjectStore, cluster: ClusterKeys) -> tuple[Progress, .
     return tuple(progress_of(store, cluster, each) for each in read_erasures(store, cluster))
 
 
-def read_replaced(store: ObjectStore, cluster: ClusterKeys, since: float) -> Iterator[Pair]:
+def read_replaced(store: ObjectStore, cluster: ClusterKeys) -> Iterator[Pair]:
     """Yield the pairs of all objects that runs rewrote or removed, by the time of the run.
-
-    Args:
-        since: as of `ts_common.archive.erasures.list_erasure_runs`.
 
     Raises:
         As `progress_of`.
     """
-    for run, lines in list_erasure_runs(store, cluster, None, since):
+    for run, lines in list_erasure_runs(store, cluster, None):
         for fields in _lines(lines, erasure_run_key(cluster, run.name, run.time)):
             if not isinstance(fields, Remains) and all(fields[1]):
                 yield fields[1]

@@ -1,8 +1,8 @@
 """Why a sealed object is missing: retention deleted it, or an erasure replaced it. Otherwise no leaf explains it.
 
 Explanations are read from what only the collector and the eraser may write: reports of runs of `tsctl gc`, the copy of
-`log.start`, and the evidence of runs of `tsctl erase`. The metadata of an object that replaces another one explains it
-too. It names one object, and the evidence has the others of a chain: X replaced by R, R by E, and both removed.
+`log.start`, and the evidence of runs of `tsctl erase`, also of a chain: X replaced by R, R by E, and both removed. The
+metadata of an object explains nothing: agents can write any `ts-replaces` and `ts-erased`.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,14 @@ from functools import cached_property
 from typing import Final
 
 from ts_common.archive.catalog import read_log_start
-from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import CorruptData, NewerFormat
 from ts_common.store.contract import ObjectStore
 from tsctl.erase.evidence import read_replaced
 from tsctl.gc.objects import Outcome
 from tsctl.gc.report import SUFFIX, list_reports, read_report
-from tsctl.seal.inventory import Listed
 from tsctl.seal.leaves import Leaf, LeafKind
 
-_REPLACES, _ERASED = "ts-replaces", "ts-erased"  # metadata of an object that an erasure wrote
 _BEFORE_SECONDS: Final = 2 * 86_400.0  # a run of retention can be longer than the time between two seals
 
 
@@ -35,38 +33,19 @@ class Explanations:
         self._keys = keys
         self._since = since - _BEFORE_SECONDS
 
-    def of(self, leaf: Leaf, objects: Mapping[str, Listed]) -> Leaf | None:
+    def of(self, leaf: Leaf) -> Leaf | None:
         """Return a leaf that explains why the object of an earlier leaf is missing; None without an explanation.
-
-        Args:
-            objects: what the directory of its partition has now.
 
         Raises:
             StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         """
         prefix, name = _split(leaf)
-        by = self._replacement(prefix, name, objects) or self._last_of_chain(leaf.key)
+        by = self._last_of_chain(leaf.key)
         if by is not None:
             return Leaf(kind=LeafKind.REPLACED, key=leaf.key, version=leaf.version, by=by)
         directory = prefix.rstrip("/").rpartition("/")[2]
         by = self._removed.get((directory, name)) or self._below_floor(directory, leaf)
         return None if by is None else Leaf(kind=LeafKind.RETIRED, key=leaf.key, version=leaf.version, by=by)
-
-    def _replacement(self, prefix: str, name: str, objects: Mapping[str, Listed]) -> str | None:
-        """Return the key of the object that an erasure wrote in place of a segment; None without one."""
-        parsed = SegmentName.parse(name)
-        if parsed is None:
-            return None
-        begin = f"{prefix}{name[:20]}."
-        for key in objects:
-            if key.startswith(begin) and key.endswith(LOG_SUFFIX):
-                try:
-                    metadata = self._store.head(key).metadata
-                except ObjectNotFound:
-                    continue
-                if metadata.get(_REPLACES) == parsed[0].stem and _ERASED in metadata:
-                    return key
-        return None
 
     def _last_of_chain(self, key: str) -> str | None:
         """Return the key of the object that has the other records of one that runs replaced; None without evidence."""
@@ -80,7 +59,7 @@ class Explanations:
     def _replaced(self) -> Mapping[str, str]:
         """The object in place of each that a run of the eraser rewrote or removed, by its key."""
         try:
-            return dict(read_replaced(self._store, self._keys, self._since))
+            return dict(read_replaced(self._store, self._keys))
         except (CorruptData, NewerFormat):
             return {}  # `tsctl erase status` reports it, and this run what it leaves open
 

@@ -118,7 +118,7 @@ def _new_leaves(
     yield from _read(store, found, state, 0, done)
     by_directory.pop(keys.erasures, None)  # no command deletes one: `verify` reports it
     for leaves in by_directory.values():  # the whole directory is missing
-        yield from _explained(leaves, {}, explanations, done)
+        yield from _explained(leaves, explanations, done)
 
 
 def _of_partition(
@@ -136,7 +136,7 @@ def _of_partition(
         done.problems.append(str(error))
     objects = list_latest(store, keys.prefix)
     yield from _read(store, candidates(keys, objects, below), state, below, done)
-    yield from _explained((leaf for leaf in known if leaf.key not in objects), objects, explanations, done)
+    yield from _explained((leaf for leaf in known if leaf.key not in objects), explanations, done)
 
 
 def _read(
@@ -171,11 +171,9 @@ def _is_sealed(listed: Listed, leaf: Leaf | None) -> bool:
     return leaf is not None and leaf.kind.is_object and leaf.version == listed.version_id
 
 
-def _explained(
-    missing: Iterable[Leaf], objects: Mapping[str, Listed], explanations: Explanations, done: Sealed
-) -> Iterator[Leaf]:
+def _explained(missing: Iterable[Leaf], explanations: Explanations, done: Sealed) -> Iterator[Leaf]:
     for leaf in missing:
-        found = explanations.of(leaf, objects)
+        found = explanations.of(leaf)
         if found is None:
             done.problems.append(
                 f"{leaf.key}: it is sealed and missing, and neither retention nor an erasure removed it"

@@ -12,6 +12,7 @@ from tests.tsctl.gc.archives import keep_last, run_in, ship
 from tests.tsctl.running import Run
 from tests.tsctl.seal.sealed import Keys, leaves, read_seal, seal
 from ts_common.archive.commit import LogStart
+from ts_common.archive.erasures import ErasureRun, erasure_run_key
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, OutcomeUnknown, StaleStateError
 from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo
@@ -119,21 +120,22 @@ def test_without_its_report_a_deletion_is_explained_by_the_floor(archive: MadeAr
 
 
 def test_what_an_erasure_replaced_is_explained_by_the_other_object(archive: MadeArchive, keys: Keys) -> None:
-    """The other one names it in `ts-replaces`, with `ts-erased`; a repair's copy explains nothing."""
+    """By the evidence of the run; an agent can write any `ts-replaces` and `ts-erased`, which explain nothing."""
     seal(archive, keys)
     store, partition = archive.store, archive.partition("t")
     old, new = partition.segment(SegmentName(10)), partition.segment(SegmentName(10, 0, 0x1A2B3C4D))
-    metadata = {**store.head(old).metadata, "ts-replaces": SegmentName(10).stem}
+    metadata = {**store.head(old).metadata, "ts-replaces": SegmentName(10).stem, "ts-erased": "4"}
     store.put(new, batches((10, 20), value=b"other"), metadata=metadata)
     store.delete([old])
     assert len(seal(archive, keys).problems) == 1
-    store.put(new, batches((10, 20), value=b"other"), metadata={**metadata, "ts-erased": "4"})
-    store.put(f"{archive.keys.erasures}7.done.json", b"{}")
+    line = json.dumps({"did": "removed", "partition": "t-0", "key": old, "made": new}).encode()
+    evidence = erasure_run_key(archive.keys, "7", 1)
+    store.put(evidence, ErasureRun("7", 1, None, None).encode() + line)
     done = seal(archive, keys)
     assert done.problems == []
     found = {each.kind: each for each in leaves(archive, keys)}
     assert found[LeafKind.REPLACED] == Leaf(kind=LeafKind.REPLACED, key=old, by=new)
-    assert found[LeafKind.ERASURE].key == f"{archive.keys.erasures}7.done.json"
+    assert found[LeafKind.ERASURE].key == evidence
 
 
 def test_a_broken_chain_is_not_continued_unless_that_is_requested(archive: MadeArchive, keys: Keys) -> None:
