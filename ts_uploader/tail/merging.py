@@ -121,7 +121,14 @@ def plan_merge(log: PackLog, needs: Needs) -> MergePlan | None:
 
 
 def plan_sweep(log: PackLog, needs: Needs) -> MergePlan | None:
-    """Return a merge that only leaves entries out; None if a reader can need each entry of merged objects."""
+    """Return a merge that leaves entries out; None if a reader can need each entry of the log.
+
+    Packs that have such an entry are merged however few there are: on a quiet broker they would stay for months, also
+    with records that a request erased.
+    """
+    moved = tuple(row for pack in log.packs for row in pack.rows)
+    if not all(map(needs, moved)):
+        return _plan(log, needs, moved, packs=tuple(pack.name for pack in log.packs))
     dropped = {row for listed in log.merged for row in listed.rows if not needs(row)}
     return _plan(log, needs, (), dropped) if dropped else None
 

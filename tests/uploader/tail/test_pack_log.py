@@ -287,6 +287,28 @@ def test_nothing_is_deleted_before_a_look_at_the_log_a_grace_later(store: Object
     assert not log.has_unused
 
 
+def test_a_few_packs_are_deleted_too_once_no_reader_needs_their_records(store: ObjectStore) -> None:
+    """A quiet broker never has as many as become one object. What readers need of the others stays."""
+    agent = Agent(store, Clock())
+    agent.start()
+    batches = {"t-0": b"abc", "t-1": b"defg"}
+    for name, data in batches.items():
+        agent.log.put(1, [entry(name, 0, data)], [data])
+    agent.merge(sweep=True)
+    assert len(agent.log.packs) == 2
+    agent.needed.note("t-0", commit(3))
+    agent.clock.now += GRACE_SECONDS
+    agent.merge(sweep=True)
+    for _ in range(2):
+        agent.log.put(1, (), ())
+        agent.clock.now += GRACE_SECONDS
+    agent.log.put(1, (), ())
+    agent.log.delete()
+    stored = b"".join(store.get(info.key)[0] for info in store.list(KEYS.tails))
+    assert (batches["t-0"] in stored, batches["t-1"] in stored) == (False, True)
+    assert content(store, rows_of(store)) == {"t-1": dict(enumerate(batches["t-1"]))}
+
+
 def test_a_merge_of_a_damaged_object_changes_nothing(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its entries keep their CRC-32C, so that each reader finds the damage; the error names all of them."""
     monkeypatch.setattr(merging, "PACKS", 1)
