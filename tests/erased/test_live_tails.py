@@ -7,6 +7,7 @@ import pytest
 from tests.made_archive import MadeArchive
 from tests.made_tail import MadeTail, live, plain, ship
 from ts_common.archive.erased_offsets import ErasedOffsets
+from ts_common.archive.erasures import ErasedPartition
 from tsctl.erase.live_tails import remaining_in_tails
 from tsctl.erase.remains import Surface
 
@@ -49,6 +50,16 @@ def test_a_batch_of_a_higher_epoch_is_another_record(made: MadeArchive) -> None:
     tail.put(plain(made, (100, 110), epoch=3))
     assert remaining(made, (105, 106, 2)) == []
     assert remaining(made, (105, 106, 3)) == names(made)
+
+
+def test_x05_a_request_does_not_wait_for_packs_with_records_of_a_later_one(made: MadeArchive) -> None:
+    """A list has all requests. Records from a request's END on are not its own, nor are those of other partitions."""
+    tail = MadeTail(made)
+    tail.put(plain(made, (100, 110)))
+    (found,) = remaining_in_tails(made.store, made.keys, {"t-0": ErasedOffsets.of([(40, 41, 0), (105, 106, 0)])})
+    assert not found.concerns([ErasedPartition("t-0", 105, 105, 1, 1), ErasedPartition("t-1", 500, 500, 1, 1)])
+    assert found.concerns([ErasedPartition("t-0", 106, 106, 2, 1)])
+    assert found.concerns([ErasedPartition("former/t-0", 106, 106, 2, 1)])
 
 
 def test_x02_merged_objects_and_those_that_nothing_leads_to_remain(made: MadeArchive) -> None:

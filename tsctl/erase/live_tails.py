@@ -17,6 +17,7 @@ from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_pack import HEAD_BYTES, decode_block, decode_head
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.json_objects import MAX_INT64
+from ts_common.log_format.framing import NO_EPOCH
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore
 from ts_common.store.protection import Protection
 from ts_common.wording import counted
@@ -25,11 +26,12 @@ from tsctl.erase.remains import UNLISTED, Remains, Surface
 _READ_AT_ONCE: Final = 16
 _IN_A_ROW: Final = 256
 _DELETED: Final = (
-    "the agent of this log deletes it, once segments have these records; if its broker was removed, delete it "
-    "when no commit names the log (tsctl verify: tail-left)"
+    "the agent of this log deletes it, about two hours after committed segments have these records; if its broker was "
+    "removed, delete it when no commit names the log (tsctl verify: tail-left)"
 )
 _VERSIONS: Final = (
-    "of its packs: the bucket needs the rule deleted-packs-of-the-live-tail of deploy/bucket/lifecycle.json"
+    "of its packs: the bucket's rule deleted-packs-of-the-live-tail removes them after a day "
+    "(deploy/bucket/lifecycle.json)"
 )
 
 
@@ -50,12 +52,16 @@ def remaining_in_tails(store: ObjectStore, keys: ClusterKeys, erased: Mapping[st
     def read(info: ObjectInfo) -> Remains | None:
         try:
             name = _own_name(keys, info.key)
-            has_some = any(_has(entry, erased) for entry in _own_entries(store, info.key, name, erased))
+            entries = _own_entries(store, info.key, name, erased)
+            hits = [(entry.directory, at) for entry in entries if (at := _first(entry, erased)) is not None]
         except ObjectNotFound:  # the agent deleted it meanwhile
             return None
         except (CorruptData, NewerFormat, ObjectFrozen) as error:
             return Remains(Surface.TAIL, info.key, f"what it has is unknown: {error}")
-        return Remains(Surface.TAIL, info.key, _DELETED) if has_some else None
+        if not hits:
+            return None
+        obeys, base = {directory: 0 for directory, _ in hits}, min(at for _, at in hits)
+        return Remains(Surface.TAIL, info.key, _DELETED, obeys=obeys, base=base)
 
     listed = store.list(keys.tails)
     with ThreadPoolExecutor(_READ_AT_ONCE, "live-tails") as pool:
@@ -117,13 +123,13 @@ def _own_entries(
                 yield entry
 
 
-def _has(entry: TailEntry, erased: Mapping[str, ErasedOffsets]) -> bool:
-    """Return whether an entry has a record of its partition's list, by the epochs of its batches."""
+def _first(entry: TailEntry, erased: Mapping[str, ErasedOffsets]) -> int | None:
+    """Return the first offset of an entry with a record of its partition's list, by the epochs of its batches."""
     found = erased[entry.directory]
-    if not entry.epochs:
-        return found.meets(entry.start, entry.end)
-    ends = [*(first for _, first in entry.epochs[1:]), MAX_INT64]
-    return any(
-        next(found.in_batch(max(first, entry.start), min(end, entry.end), epoch), None) is not None
-        for (epoch, first), end in zip(entry.epochs, ends, strict=True)
+    epochs = entry.epochs or ((NO_EPOCH, entry.start),)  # the least one: a list hides it whatever epoch it names
+    ends = [*(first for _, first in epochs[1:]), MAX_INT64]
+    hits = (
+        found.in_batch(max(first, entry.start), min(end, entry.end), epoch)
+        for (epoch, first), end in zip(epochs, ends, strict=True)
     )
+    return next((start for ranges in hits for start, _ in ranges), None)
