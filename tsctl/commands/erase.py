@@ -346,8 +346,15 @@ def _add(cluster: ClusterKeys, found: "Sequence[Places]", demand: "Demand", outp
         output.text(f"{location}: {request.name}: {counted(request.offsets, 'record')} hidden from all readers")
         if not output.as_json:
             output.table(NOTED, noted_rows(request))
-        if progress.state is ErasureState.OPEN:
+        if request.unread:
+            unread = counted(request.unread, "place")
+            output.text(
+                f"{request.name} is open: {unread} could not be searched; act on each warning, then repeat this command"
+            )
+        elif progress.state is ErasureState.OPEN:
             output.text(f"{request.name} is open: repeat this command once NEXT OFFSET has reached each END")
+        elif progress.state is ErasureState.HIDDEN:
+            output.text(f"{request.name} is hidden, and its bytes are stored: start tsctl erase run each night")
     return any(progress.request.unread for _, progress in done)
 
 

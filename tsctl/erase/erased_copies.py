@@ -160,7 +160,7 @@ class ErasedCopies:
         """Return why a copy must stay as it is for now; None if nothing of the archive needs it."""
         commit = self.commit
         if copy.base == commit.highest_base:
-            return f"line 1 of {self.keys.commit} names its base"
+            return f"it is the last segment in {self.keys.commit}: it stays as it is until a later one is committed"
         if copy.end >= commit.next_offset or (commit.tail is not None and copy.base <= commit.tail[0] < copy.end):
             return f"the log of the leader is compared with it, until a later segment is in {self.keys.commit}"
         if is_of_later_leader(copy, commit):

@@ -53,7 +53,7 @@ def read_fleet(store: ObjectStore, cluster: ClusterKeys, places: Iterable[Place]
     if missing:
         missing &= _living(store, cluster, missing)
     agents = [_agent(ends) for ends in reported.values()]
-    why = "start it in this release, and wait 5 minutes"
+    why = "an agent of this release writes it within 5 minutes of its start: upgrade, start or wait"
     agents += [Agent(broker, None, None, f"it wrote no {cluster.ends_of(broker)}: {why}") for broker in missing]
     return tuple(sorted(agents, key=lambda agent: agent.broker))
 

@@ -202,7 +202,7 @@ KEY_INDEX_OLD = FindingKind(
     "key-index-old",
     _INFORMATION,
     "A run of an index of keys names segments that the archive does not have. Look-ups ignore these entries.",
-    "No action is needed if retention removed them: a merge of the run leaves them out.",
+    "No action is needed if retention or tsctl erase removed them: a merge of the run leaves them out.",
 )
 SNAPSHOT_DAMAGED = FindingKind(
     "snapshot-damaged",

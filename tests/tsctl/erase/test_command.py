@@ -87,6 +87,9 @@ def test_a_condition_of_sql_finds_records_by_decoded_values(archive: MadeArchive
     refused = run("erase", "add", "b", "--topic", "t", "--where", "value is null", "--value", "long", *of)
     assert (refused.code, len(keys_shown(archive, run))) == (1, 62)
     assert "with a key or value that its codec refuses" in refused.err
+    assert "b is open: 2 places could not be searched; act on each warning" in refused.out
+    again = run("erase", "add", "a", "--topic", "v", "--where", condition, "--value", "utf8", *of)
+    assert "a is hidden, and its bytes are stored: start tsctl erase run each night" in again.out
     states = {
         each["request"]: each["state"]
         for each in run("erase", "status", *named(archive), "--json").document["requests"]

@@ -363,7 +363,10 @@ def test_line_1_that_went_back_to_it_keeps_it(person: Canary) -> None:
     person.archive.commit("t", 150, highest_base=100, log_start=None)
     first, second = remove(person)
     assert (first.did, second.did) == (Did.REMOVED, Did.WAITS)
-    assert second.reason == f"line 1 of {person.keys.commit} names its base"
+    assert (
+        second.reason
+        == f"it is the last segment in {person.keys.commit}: it stays as it is until a later one is committed"
+    )
 
 
 def test_a_commit_that_goes_back_meanwhile_ends_it(person: Canary) -> None:

@@ -143,7 +143,10 @@ def test_what_the_log_of_the_leader_is_compared_with_waits(tmp_path: Path) -> No
     person.erase()
     (first, second) = run(person)
     assert (first.did, second.did) == (Did.REWRITTEN, Did.WAITS)
-    assert second.reason == f"line 1 of {person.keys.commit} names its base"
+    assert (
+        second.reason
+        == f"it is the last segment in {person.keys.commit}: it stays as it is until a later one is committed"
+    )
     person.archive.put_segment("t", 120, log_of(person.person, 120, 200))
     person.archive.put_segment("t", 200, log_of(person.person, 200, 300, {205}))
     person.erase({*GONE, 205}, number=2)

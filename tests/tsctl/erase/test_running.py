@@ -203,7 +203,10 @@ def test_x05_a_segment_of_the_leader_belongs_to_requests_that_end_above_its_base
     found = {each["request"]: each for each in erase(person, run)["requests"]}
     assert (found["case-1"]["state"], found["case-2"]["state"]) == ("erased", "hidden")
     (waiting,) = found["case-2"]["remains"]
-    assert waiting["reason"] == f"line 1 of {person.keys.commit} names its base"
+    assert (
+        waiting["reason"]
+        == f"it is the last segment in {person.keys.commit}: it stays as it is until a later one is committed"
+    )
     person.archive.put_segment("t", 240, batches(*steps(240, 250)))
     person.archive.commit("t", 250, highest_base=240, log_start=None)
     assert erase(person, run)["partitions"][0]["rewritten"] == 1
@@ -284,7 +287,8 @@ def test_x06_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_pat
     hold = Hold(name="old", topics=("t",), reason="audit")
     later.store.put(former.archive.keys.hold("old"), hold.encode())
     held = run("erase", "run", *place, "--json").lines[0]
-    assert reasons(held) == {"hold old: audit", f"line 1 of {former.keys.commit} names its base"}
+    why = f"it is the last segment in {former.keys.commit}: it stays as it is until a later one is committed"
+    assert reasons(held) == {"hold old: audit", why}
     later.store.delete([former.archive.keys.hold("old")])
     (partition,) = run("erase", "run", *place, "--json").lines[0]["partitions"]
     assert (partition["partition"], partition["rewritten"]) == ("prod/t-0", 1)

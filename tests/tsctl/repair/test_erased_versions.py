@@ -140,7 +140,7 @@ def test_a_version_that_the_leader_compares_is_not_put(person: Canary, run: Run)
         done = pool.submit(answer)
         ended = run("repair", "--url", person.archive.location, "--cluster", CLUSTER, "--wait", "30s", "--json")
         done.result()
-    assert "has erased records, and is not put back: line 1 of" in ended.err
+    assert "has erased records, and is not put back: it is the last segment in" in ended.err
     assert logs(person) == before
     (repaired,) = repairs_of(ended)
     assert repaired["detail"].startswith("broker 1: shipped; a list hides the erased records")
