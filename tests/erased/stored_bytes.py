@@ -42,13 +42,19 @@ def stored(client: Any, bucket: str) -> Iterator[Stored]:
             yield Stored(each["Key"], each["VersionId"], each["IsLatest"])
 
 
-def versions_with(client: Any, bucket: str, person: bytes) -> list[Stored]:
-    """Return the versions with a text, or with the hash of it as a key; those of one object are consecutive."""
+def versions_with(client: Any, bucket: str, person: bytes, known: dict[tuple[str, str], bool]) -> list[Stored]:
+    """Return the versions with a text, or with the hash of it as a key; those of one object are consecutive.
+
+    Args:
+        known: whether a version has it, by key and id, of earlier searches: no version changes. Others are added.
+    """
     found = []
     for each in stored(client, bucket):
-        answer = client.get_object(Bucket=bucket, Key=each.key, VersionId=each.version)
-        metadata = repr(answer["Metadata"]).encode()
-        if _has(each.key, answer["Body"].read(), person) or person in metadata or person in each.key.encode():
+        if (each.key, each.version) not in known:
+            answer = client.get_object(Bucket=bucket, Key=each.key, VersionId=each.version)
+            of_key = person in each.key.encode() or person in repr(answer["Metadata"]).encode()
+            known[each.key, each.version] = _has(each.key, answer["Body"].read(), person) or of_key
+        if known[each.key, each.version]:
             found.append(each)
     return sorted(found)
 

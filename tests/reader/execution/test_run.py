@@ -62,7 +62,7 @@ def rows_of(split: Split, names: Sequence[str]) -> pa.RecordBatch:
 def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
     """Replace the engines, on a machine with four processors."""
     made = Engines()
-    monkeypatch.setattr(run_module, "read_in_worker", made.there)
+    monkeypatch.setattr("ts_reader.execution.process_pool.read_in_worker", made.there)
     monkeypatch.setattr(run_module, "run_splits", made.scheduler)
     monkeypatch.setattr(run_module, "shared_store", lambda *_: None)
     monkeypatch.setattr("ts_reader.query.read_split.read_split", made.here)
@@ -187,7 +187,9 @@ def test_closing_a_run_closes_its_reads(engines: Engines, monkeypatch: pytest.Mo
             closed.append("closed")
 
     monkeypatch.setattr("ts_reader.query.read_split.read_split", lambda _, split, names, *__: endless(split, names))
-    monkeypatch.setattr(run_module, "read_in_worker", lambda split, columns: endless(split, columns.names))
+    monkeypatch.setattr(
+        "ts_reader.execution.process_pool.read_in_worker", lambda split, columns: endless(split, columns.names)
+    )
     for splits, least in ((SPLITS, 1 << 60), ([remote(split) for split in SPLITS], 1 << 60), (SPLITS, 0)):
         monkeypatch.setattr(run_module, "PROCESSES_FROM_BYTES", least)
         batches = run(splits, Columns(["key"]), memory_limit=512 * MIB, workers=None, done=lambda _: None)
