@@ -4,7 +4,7 @@ Nothing is deleted here, and a run that is killed leaves whole copies only: the 
 same records before and after each put, so no order of puts matters to readers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from secrets import token_hex
@@ -49,6 +49,7 @@ def replace_copies(
     locked: Locked,
     limit: BatchLimit = DEFAULT_LIMIT,
     noted: Noted = NOTHING_NOTED,
+    read: Callable[[Outcome], None] = lambda _: None,
     writes: bool = True,
 ) -> Iterator[Outcome]:
     """Put a copy without erased records for each copy of a partition that has some; yield what became of each.
@@ -59,6 +60,7 @@ def replace_copies(
         held: is called before each put.
         locked: returns, by key, the lock of each object that the store keeps.
         noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
+        read: called for each copy that was read and has no record of the list.
         writes: False for a dry run: no copy is read, so one that only can have such records is yielded too.
 
     Raises:
@@ -79,7 +81,11 @@ def replace_copies(
                 outcome = _replace(store, found, copy, held, locked, limit, writes=writes)
             except ObjectNotFound:
                 outcome = why_left(store, copy)
-            if outcome is not None:
+            if outcome is None:
+                continue
+            if outcome.did is Did.READ:
+                read(outcome)
+            else:
                 yield outcome
 
 

@@ -271,13 +271,21 @@ def _rewrite(work: Work, visited: Visited, evidence: Evidence) -> None:
             )
         return
     held = work.held(visited.place)
+
+    def read(outcome: Outcome) -> None:
+        fields = {"partition": visited.place.name, "key": outcome.key, "list": outcome.list, "etag": outcome.etag}
+        evidence.note(visited.concerned(outcome), "read", **fields)
+
     for outcome in replace_copies(
-        work.store, keys, held=held, locked=work.locked, limit=work.limit, noted=evidence.made, writes=work.writes
+        work.store,
+        keys,
+        held=held,
+        locked=work.locked,
+        limit=work.limit,
+        noted=evidence.made,
+        read=read,
+        writes=work.writes,
     ):
-        if outcome.did is Did.READ:
-            fields = {"partition": visited.place.name, "key": outcome.key, "list": outcome.list, "etag": outcome.etag}
-            evidence.note(visited.concerned(outcome), "read", **fields)
-            continue
         visited.add(outcome)
         if outcome.did is Did.REWRITTEN:
             evidence.note(
