@@ -110,7 +110,8 @@ def test_each_acknowledged_record_is_shown_once_across_leaders_and_killed_agents
             for number, move in enumerate(moves.split()):
                 leader = number % 2 + 1
                 transact(cluster, archive.topic)
-                wait_shown(archive, max(load.acknowledged[0], default=0))
+                wait_for(lambda: len(load.acknowledged[0]) > 0, "an acknowledged record", PATIENCE)
+                wait_shown(archive, max(load.acknowledged[0]))
                 agents[leader].kill()
                 agents[leader].start()
                 wait_shown(archive, max(load.acknowledged[0]))
