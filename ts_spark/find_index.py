@@ -79,7 +79,8 @@ def _add(
 ) -> Built:
     """Add segments to an index, those of each task as a run."""
     built = Built()
-    for each in mapped(partial(_build, limit, most_share, prefix, commits), [*_bundles(copies, task_bytes)]):
+    bundles = [*_bundles(copies, task_bytes)]
+    for each in mapped(partial(_build, limit, most_share, prefix, commits), bundles, tasks=len(bundles)):
         built.add(each)
     return built
 
@@ -104,8 +105,19 @@ def _bundles(copies: _Copies, most_bytes: int) -> Iterator[_Copies]:
         yield found
 
 
-def _mapped(spark: "SparkSession", place: tuple[str, Connection], function: Any, items: Sequence[Any]) -> list[Any]:
-    """Return what a function returns for the store and each item, each in a task of its own.
+def _mapped(
+    spark: "SparkSession",
+    place: tuple[str, Connection],
+    function: Any,
+    items: Sequence[Any],
+    *,
+    tasks: int | None = None,
+) -> list[Any]:
+    """Return what a function returns for the store and each item.
+
+    Args:
+        tasks: among which the items are divided; None: four for each core. A file of a merge is small, and a task costs
+            as much as many of them.
 
     Raises:
         CorruptData, ObjectNotFound: from the function; no further attempt of the task would help.
@@ -113,7 +125,8 @@ def _mapped(spark: "SparkSession", place: tuple[str, Connection], function: Any,
     if not items:
         return []
     context = spark.sparkContext
-    results = context.parallelize(items, len(items)).map(partial(_called, place, function)).collect()
+    tasks = min(len(items), tasks or 4 * context.defaultParallelism)
+    results = context.parallelize(items, tasks).map(partial(_called, place, function)).collect()
     for result in results:
         if isinstance(result, TieredStorageError):
             raise result
