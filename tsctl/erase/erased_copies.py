@@ -11,8 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from ts_common.archive.catalog import read_snapshot
-from ts_common.archive.commit import Commit
+from ts_common.archive.catalog import read_log_start, read_snapshot
+from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.object_keys import PartitionKeys
@@ -91,7 +91,7 @@ class ErasedCopies:
         listed: every object of the directory, by its name in it.
         erased: the offsets of the greatest list.
         number: of a list that `erased` contains.
-        floor: retention deletes what ends at or below it; None if that is unknown.
+        floor: what ends at or below it is released: retention deletes it. 0 if that is unknown.
         unread: a sentence for each copy that could not be described.
         noted: by key and ETag, the number of the list whose records an object lacks, as the evidence of runs has it.
             Agents can write any `ts-erased`, so that of an object proves nothing.
@@ -103,7 +103,7 @@ class ErasedCopies:
     listed: Mapping[str, ObjectInfo]
     erased: ErasedOffsets
     number: int
-    floor: int | None
+    floor: int
     unread: tuple[str, ...]
     noted: Noted
 
@@ -165,7 +165,7 @@ class ErasedCopies:
             return f"the log of the leader is compared with it, until a later segment is in {self.keys.commit}"
         if is_of_later_leader(copy, commit):
             return "a leader that has not committed yet shipped it"
-        if self.floor is not None and copy.end <= self.floor:
+        if copy.end <= self.floor:
             return "retention has released it, and deletes it"
         return None
 
@@ -202,7 +202,19 @@ def read_erased_copies(store: ObjectStore, keys: PartitionKeys, noted: Noted = N
     erased = catalog.read_erased(store)
     unread = list[str]()
     copies = describe(store, keys, catalog.segments, catalog.cache_objects, damaged=unread, removed=[])
-    return ErasedCopies(keys, catalog.commit, copies, listed, erased, number, log_start.floor, tuple(unread), noted)
+    floor = _floor(store, keys, log_start)
+    return ErasedCopies(keys, catalog.commit, copies, listed, erased, number, floor, tuple(unread), noted)
+
+
+def _floor(store: ObjectStore, keys: PartitionKeys, log_start: LogStart) -> int:
+    """Return the floor that counts: the least of `log.start` and its copy (retention rule 2); 0 if it is unknown.
+
+    Agents may not write the copy, so they cannot declare a copy or a version released.
+    """
+    copy = None if log_start.floor is None else read_log_start(store, keys.cluster.log_start_copy(keys))
+    if log_start.floor is None or copy is None or copy.content.floor is None:
+        return 0
+    return min(log_start.floor, log_start.offset, copy.content.floor, copy.content.offset)
 
 
 def why_left(store: ObjectStore, copy: SegmentCopy) -> Outcome | None:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ts_common.archive.catalog import StoredSegment, read_log_start
+from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.segment_inspection import describe_segment
@@ -224,7 +224,6 @@ class _Run:
         self._protection = protection
         self._grace = grace
         self._held = held
-        self._released = _released(store, found)
         self._comparison = Comparison(store, found, limit)
         # Readers choose none of those that others replace, and these are removed.
         self._staying = [copy for copy in found.copies if not found.replacing.get(copy.segment.name.stem)]
@@ -270,7 +269,7 @@ class _Run:
         if look.copy is None:
             return [], (Did.HIDDEN, f"its offsets are unknown, so no copy can be compared: {look.why}")
         copy, agreeing = look.copy, list[SegmentCopy]()
-        start, unfit = max(copy.base, self._released), None
+        start, unfit = max(copy.base, self._found.floor), None
         for each in self._staying:
             if each.base >= copy.end or each.end <= start or start >= copy.end:
                 continue
@@ -331,19 +330,6 @@ def lock_now(store: ObjectStore, version: ObjectVersion, protection: Protection)
     except ObjectNotFound:
         return None
     return None if lock is None or not lock.holds(store.current_time()) else lock
-
-
-def _released(store: ObjectStore, found: ErasedCopies) -> int:
-    """Return the floor that counts: the least of `log.start` and its copy (retention rule 2); 0 if it is unknown.
-
-    Agents may not write the copy, so they cannot declare a version released.
-    """
-    keys = found.keys
-    written = [read_log_start(store, keys.log_start), read_log_start(store, keys.cluster.log_start_copy(keys))]
-    floors = [None if each is None else each.content.floor for each in written]
-    starts = [each.content.offset for each in written if each is not None]
-    known = [each for each in floors if each is not None]
-    return min(known + starts) if len(known) == len(floors) else 0
 
 
 def _look(found: ErasedCopies, earlier: _Earlier, limit: BatchLimit) -> _Look | None:

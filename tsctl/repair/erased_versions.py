@@ -47,9 +47,7 @@ class ErasedVersions:
         dry_run: bool,
         refused: Callable[[str], None],
     ) -> None:
-        self._copies = ErasedCopies(
-            catalog.keys, commit, (), {}, erased, catalog.erased_number, None, (), NOTHING_NOTED
-        )
+        self._copies = ErasedCopies(catalog.keys, commit, (), {}, erased, catalog.erased_number, 0, (), NOTHING_NOTED)
         self._txnindex = txnindex
         self._dry_run = dry_run
         self._refused = refused

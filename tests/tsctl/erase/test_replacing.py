@@ -120,12 +120,16 @@ def test_overlapping_copies_and_dead_tails_are_rewritten(person: Canary) -> None
 
 
 def test_a_copy_below_the_start_is_rewritten_and_a_released_one_waits(person: Canary) -> None:
-    """A hold can show hidden records; retention deletes released ones."""
+    """A hold can show hidden records; retention deletes released ones. Its copy decides: agents write `log.start`."""
     store, keys = person.archive.store, person.keys
-    store.put(keys.log_start, LogStart(150, floor=100, erased=1, written_by="gc-1").encode())
+    start = LogStart(150, floor=150, erased=1, written_by="gc-1")
+    store.put(keys.log_start, start.encode())
+    store.put(keys.cluster.log_start_copy(keys), replace(start, floor=100).encode())
     outcomes = {each.key: each for each in run(person)}
     assert outcomes[keys.segment(FIRST)].reason == "retention has released it, and deletes it"
     assert outcomes[keys.segment(SECOND)].did is Did.REWRITTEN
+    store.delete([keys.cluster.log_start_copy(keys)])
+    assert [(each.key, each.did) for each in run(person)] == [(keys.segment(FIRST), Did.REWRITTEN)]
 
 
 def waits(person: Canary, **options: Any) -> dict[str, str]:
