@@ -171,9 +171,8 @@ def test_retention_has_an_identity_of_its_own_and_one_run_at_a_time(tmp_path: Pa
     assert GC_JOB["serviceAccountName"] not in accounts
     spec = GC["CronJob", "tsctl-gc"]["spec"]
     assert (spec["concurrencyPolicy"], spec["jobTemplate"]["spec"]["backoffLimit"]) == ("Forbid", 0)
-    group: Any = typer.main.get_command(gc_commands)
     name, *arguments = COLLECTOR["args"][1:]
-    options = dict(group.commands[name].make_context(name, arguments).params)
+    options = parsed(gc_commands, name, arguments)
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
     ((policy, text),) = GC["ConfigMap", "tsctl-gc"]["data"].items()
     assert str(options["config"]) == f"{mounts(COLLECTOR)['ts-uploader']['mountPath']}/{file}"
@@ -189,9 +188,8 @@ def test_erasures_have_two_identities_of_their_own_and_room_for_segments() -> No
     assert ERASE_JOB["serviceAccountName"] not in accounts
     spec = ERASE["CronJob", "tsctl-erase"]["spec"]
     assert (spec["concurrencyPolicy"], spec["jobTemplate"]["spec"]["backoffLimit"]) == ("Forbid", 0)
-    group: Any = typer.main.get_command(erase_commands)
     name, *arguments = ERASER["args"][1:]
-    options = dict(group.commands[name].make_context(name, arguments).params)
+    options = parsed(erase_commands, name, arguments)
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
     assert str(options["config"]) == f"{mounts(ERASER)['ts-uploader']['mountPath']}/{file}"
     assert (options["every"], options["dry_run"]) == (None, False)
@@ -199,7 +197,7 @@ def test_erasures_have_two_identities_of_their_own_and_room_for_segments() -> No
     for_versions = ERASE["CronJob", "tsctl-erase-versions"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert for_versions["serviceAccountName"] not in accounts | {ERASE_JOB["serviceAccountName"]}
     name, *arguments = container(for_versions, "tsctl")["args"][1:]
-    options = dict(group.commands[name].make_context(name, arguments).params)
+    options = parsed(erase_commands, name, arguments)
     assert (name, str(options["config"]), options["dry_run"]) == ("versions", f"/conf/{file}", False)
 
 

@@ -38,6 +38,8 @@ from tsctl.cli import run as run_tsctl
 from tsctl.exit_codes import ExitCode
 from tsctl.gc.checks import PROBE_PREFIX, Verdict, run_checks
 
+PLACE = ("--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5")
+
 
 def test_a_thawer_may_thaw_segments_and_change_nothing_else(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
     """`tsctl thaw` sends its requests; a reader's identity may look, and gets the missing right by name."""
@@ -50,7 +52,7 @@ def test_a_thawer_may_thaw_segments_and_change_nothing_else(store_as: As, capfd:
         found = s3.get_object(Bucket=BUCKET, Key=key)
         body, metadata = found["Body"].read(), found["Metadata"]
         s3.put_object(Bucket=BUCKET, Key=key, Body=body, Metadata=metadata, StorageClass="GLACIER")
-    command = ["thaw", "frozen", "--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    command = ["thaw", "frozen", *PLACE]
     store_as("reader")
     assert run_tsctl(command) == ExitCode.REFUSED
     assert "allow this identity s3:RestoreObject on the key" in capfd.readouterr().err
@@ -150,12 +152,11 @@ def test_a_collector_hides_and_shows_again_and_an_agent_can_do_neither(
     policy = tmp_path / "retention.yaml"
     rule = "{topics: retained, max_age: 1d, least_time: 0s}"
     policy.write_text(f"{{cluster: prod, fuse: {{share: 100%}}, rules: [{rule}]}}")
-    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
-    run, undo = ["gc", "run", "--policy", str(policy), *named], ["gc", "undo", "retained", "--reason", "audit", *named]
+    run, undo = ["gc", "run", "--policy", str(policy), *PLACE], ["gc", "undo", "retained", "--reason", "audit", *PLACE]
     for command in (run, undo):
         assert run_tsctl(command) == ExitCode.REFUSED
         assert "allow this identity s3:PutObject" in capfd.readouterr().err
-    for shows in (undo, ["hold", "add", "audit", "--topic", "retained", "--reason", "audit", *named]):
+    for shows in (undo, ["hold", "add", "audit", "--topic", "retained", "--reason", "audit", *PLACE]):
         store = store_as("collector")
         assert run_tsctl(run) == ExitCode.FINE, capfd.readouterr()
         assert "hidden: 3 objects" in capfd.readouterr().out
@@ -245,7 +246,7 @@ def test_one_person_sets_a_hold_and_another_one_removes_it(store_as: As, capfd: 
     """Neither can do the other's part, and no policy with wider rights touches holds and traces."""
     store_as("uploader")
     archive_of_one_topic("held").store.close()
-    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--reason", "audit"]
+    named = [*PLACE, "--reason", "audit"]
     key, trace = KEYS.hold("case"), KEYS.removed_hold("case", 5)
     holder = store_as("holder")
     assert run_tsctl(["hold", "add", "case", "--topic", "held", "--two-people", *named]) == ExitCode.FINE
@@ -281,7 +282,7 @@ def test_a_repairer_puts_back_versions_requests_the_rest_and_deletes_nothing(
     keys = archive.partition("mended")
     archive.store.close()
     first, second = (keys.segment(SegmentName(base)) for base in (0, 1))
-    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--depth", "full", "mended"]
+    place = [*PLACE, "--depth", "full", "mended"]
     store_as("collector")
     assert removed(first)
     right = store_as("uploader").head(second).metadata
@@ -312,9 +313,8 @@ def test_a_finder_keeps_an_index_and_changes_nothing_else(store_as: As, capfd: p
     archive = archive_of_one_topic("found")
     keys = archive.partition("found")
     archive.store.close()
-    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
     store = store_as("finder")
-    assert run_tsctl(["find", "index", "found", *place]) == ExitCode.FINE, capfd.readouterr()
+    assert run_tsctl(["find", "index", "found", *PLACE]) == ExitCode.FINE, capfd.readouterr()
     written = [info.key for info in store.list(KEYS.find("found"))]
     assert written[-1].endswith("/objects.parquet")
     for key in (keys.commit, keys.log_start, keys.segment(SegmentName(0)), KEYS.layout, KEYS.hold("h")):
@@ -330,27 +330,33 @@ def test_a_finder_keeps_an_index_and_changes_nothing_else(store_as: As, capfd: p
     assert removed(written[-1])
 
 
+def requested(store_as: As, topic: str, name: str, path: Path) -> PartitionKeys:
+    """Ship a topic as an agent does, and add a request for its first record as the eraser; return its partition."""
+    store = store_as("uploader")
+    archive = archive_of_one_topic(topic)
+    archive.store.close()
+    store.put(KEYS.ends_of(1), Ends(1, 1, {}, "0.4.0", FORMATS).encode())
+    offsets = path / "offsets"
+    offsets.write_text(f"{topic}-0 0\n")
+    terms = ["--topic", topic, "--offsets", str(offsets), "--reference", "r", "--due", "2090-01-31"]
+    store_as("eraser")
+    assert run_tsctl(["erase", "add", name, *terms, *PLACE]) == ExitCode.FINE
+    return archive.partition(topic)
+
+
 def test_an_eraser_rewrites_and_removes_and_changes_nothing_else(
     store_as: As, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """It puts names of rewritten segments only, and deletes no mark, no version and no request."""
     # moto has no literal dot: `*.e*.log` would match any name with an e.
-    store = store_as("uploader")
-    archive = archive_of_one_topic("by-law")
-    keys, first = archive.partition("by-law"), archive.partition("by-law").segment(SegmentName(0))
-    archive.store.close()
-    store.put(KEYS.ends_of(1), Ends(1, 1, {}, "0.4.0", FORMATS).encode())
-    offsets = tmp_path / "offsets"
-    offsets.write_text("by-law-0 0\n")
-    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
-    terms = ["--topic", "by-law", "--offsets", str(offsets), "--reference", "r", "--due", "2090-01-31"]
+    keys = requested(store_as, "by-law", "case-1", tmp_path)
+    first = keys.segment(SegmentName(0))
     store = store_as("eraser")
-    assert run_tsctl(["erase", "add", "case-1", *terms, *place]) == ExitCode.FINE, capfd.readouterr()
     before = {info.key for info in store.list(keys.prefix)}
     for _ in range(2):
-        assert run_tsctl(["erase", "run", "--grace", "0s", *place]) == ExitCode.FINE, capfd.readouterr()
+        assert run_tsctl(["erase", "run", "--grace", "0s", *PLACE]) == ExitCode.FINE, capfd.readouterr()
     capfd.readouterr()
-    assert run_tsctl(["erase", "status", *place, "--json"]) == ExitCode.FINE
+    assert run_tsctl(["erase", "status", *PLACE, "--json"]) == ExitCode.FINE
     (request,) = json.loads(capfd.readouterr().out)["requests"]
     assert [(each["surface"], each["where"].split(",")[0]) for each in request["remains"]] == [("version", first)]
     assert "unknown" not in request["remains"][0]["reason"]
@@ -369,21 +375,11 @@ def test_a_version_eraser_deletes_earlier_versions_and_no_object(
     store_as: As, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The eraser, which removes objects, may delete no version, and the other way round."""
-    store = store_as("uploader")
-    archive = archive_of_one_topic("twice")
-    keys = archive.partition("twice")
+    keys = requested(store_as, "twice", "case-2", tmp_path)
     first, second = (keys.segment(SegmentName(base)) for base in (0, 1))
-    archive.store.close()
-    store.put(KEYS.ends_of(1), Ends(1, 1, {}, "0.4.0", FORMATS).encode())
-    offsets = tmp_path / "offsets"
-    offsets.write_text("twice-0 0\n")
-    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
-    terms = ["--topic", "twice", "--offsets", str(offsets), "--reference", "r", "--due", "2090-01-31"]
-    versions = ["erase", "versions", "--grace", "0s", "--json", *place]
-    store_as("eraser")
-    assert run_tsctl(["erase", "add", "case-2", *terms, *place]) == ExitCode.FINE, capfd.readouterr()
+    versions = ["erase", "versions", "--grace", "0s", "--json", *PLACE]
     for _ in range(2):
-        assert run_tsctl(["erase", "run", "--topic", "twice", "--grace", "0s", *place]) == ExitCode.FINE
+        assert run_tsctl(["erase", "run", "--topic", "twice", "--grace", "0s", *PLACE]) == ExitCode.FINE
     assert run_tsctl(versions) == ExitCode.REFUSED
     assert re.search(
         r"allow this identity s3:(ListBucketVersions|GetObjectVersion|DeleteObjectVersion)", capfd.readouterr().err
@@ -406,9 +402,8 @@ def test_a_sealer_signs_and_an_auditor_verifies_and_neither_changes_anything_els
     store_as("uploader")
     archive_of_one_topic("sealed").store.close()
     made = Keys(tmp_path)
-    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
-    public = ["--public-key", str(made.public), *named]
-    run = ["seal", "run", "--key", str(made.private), *named]
+    public = ["--public-key", str(made.public), *PLACE]
+    run = ["seal", "run", "--key", str(made.private), *PLACE]
     assert run_tsctl(run) == ExitCode.REFUSED
     capfd.readouterr()
     sealer = store_as("sealer")

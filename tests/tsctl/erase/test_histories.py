@@ -227,38 +227,36 @@ class World:
     def hidden_epochs(self, offset: int) -> Iterator[int]:
         return (epoch for epoch in range(self.epoch + 1) if self.erased.hides(offset, epoch))
 
+    def changes(self) -> list[Callable[[], object]]:
+        """Return what agents, repairs and erasers do, as often as it is drawn."""
+        rewrites = [*[self.erase] * 2, *[self.rewrite] * 3]
+        return [*[self.ship] * 3, self.elect, self.ship_again, self.repair, *rewrites]
 
-def play(path: Path, seed: int) -> None:
-    """Play one history."""
-    world = World(MadeArchive(path), random.Random(seed))
-    world.ship()
-    world.ship()
-    world.erase()
-    steps: list[Callable[[], None]] = [
-        *[world.ship] * 3,
-        world.elect,
-        world.ship_again,
-        world.repair,
-        *[world.erase] * 2,
-        *[world.rewrite] * 3,
-        *[world.remove] * 2,
-        *[world.kill] * 2,
-    ]
-    for number in range(STEPS):
-        step = world.chance.choice(steps)
-        step()
-        world.check(f"seed {seed}, step {number}: {step.__name__}")
-    world.end()
+    def steps(self) -> list[Callable[[], object]]:
+        """Return all steps that are drawn."""
+        return [*self.changes(), *[self.remove] * 2, *[self.kill] * 2]
+
+    def play(self, seed: int) -> None:
+        """Play one history."""
+        self.ship()
+        self.ship()
+        self.erase()
+        steps = self.steps()
+        for number in range(STEPS):
+            step = self.chance.choice(steps)
+            step()
+            self.check(f"seed {seed}, step {number}: {step}")
+        self.end()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_erased_records_stay_hidden_and_leave_the_archive(tmp_path: Path, seed: int) -> None:
     """With overlapping copies, elections, repairs, second shipping and kills."""
-    play(tmp_path / "bucket", seed)
+    World(MadeArchive(tmp_path / "bucket"), random.Random(seed)).play(seed)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(5, 200))
 def test_erased_records_stay_hidden_in_many_histories(tmp_path: Path, seed: int) -> None:
     """More of the same."""
-    play(tmp_path / "bucket", seed)
+    World(MadeArchive(tmp_path / "bucket"), random.Random(seed)).play(seed)

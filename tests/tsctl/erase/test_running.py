@@ -271,19 +271,24 @@ def test_a_hold_keeps_the_bytes_until_it_is_removed(person: Canary, run: Run) ->
     assert erase(person, run)["requests"][0]["state"] == "erased"
 
 
-def test_x06_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_path: Path, run: Run) -> None:
-    """A restored topic continues there, and the holder is of that cluster."""
-    former = canary(tmp_path / "bucket")
-    later = MadeArchive(tmp_path / "bucket", cluster="later")
+def requested_after_restore(path: Path, run: Run) -> tuple[Canary, MadeArchive, tuple[str, ...]]:
+    """Return the former archive of a restored topic, the later one, and the options that name that; with a request."""
+    former = canary(path / "bucket")
+    later = MadeArchive(path / "bucket", cluster="later")
     put_agent(later)
     later.put_segment("t", END, batches(*steps(END, 220)))
     later.commit("t", 220, highest_base=END, log_start=END)
     later.put_restored(former.archive.keys, END)
-    person = Canary(later, former.person)
-    keys = tmp_path / "keys"
-    keys.write_text(person.person.decode())
+    keys = path / "keys"
+    keys.write_text(former.person.decode())
     place = ("--url", later.location, "--cluster", "later")
     assert run("erase", "add", "case-1", *TERMS, "--key-file", keys, *place).code == 0
+    return former, later, place
+
+
+def test_x06_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_path: Path, run: Run) -> None:
+    """A restored topic continues there, and the holder is of that cluster."""
+    former, later, place = requested_after_restore(tmp_path, run)
     hold = Hold(name="old", topics=("t",), reason="audit")
     later.store.put(former.archive.keys.hold("old"), hold.encode())
     held = run("erase", "run", *place, "--json").lines[0]
@@ -296,15 +301,7 @@ def test_x06_a_hold_of_the_cluster_of_a_former_place_keeps_the_bytes_too(tmp_pat
 
 def test_a_former_place_that_restored_json_no_longer_names_keeps_the_request_hidden(tmp_path: Path, run: Run) -> None:
     """The object can be lost or written again; the request has the directory still, and its segments are stored."""
-    former = canary(tmp_path / "bucket")
-    later = MadeArchive(tmp_path / "bucket", cluster="later")
-    put_agent(later)
-    later.put_segment("t", END, batches(*steps(END, 220)))
-    later.commit("t", 220, highest_base=END, log_start=END)
-    later.put_restored(former.archive.keys, END)
-    (tmp_path / "keys").write_text(former.person.decode())
-    place = ("--url", later.location, "--cluster", "later")
-    assert run("erase", "add", "case-1", *TERMS, "--key-file", tmp_path / "keys", *place).code == 0
+    former, later, place = requested_after_restore(tmp_path, run)
     later.store.delete([later.keys.restored])
     (request,) = run("erase", "run", *place, "--json").lines[0]["requests"]
     assert (request["state"], [each["where"] for each in request["remains"]]) == ("hidden", [former.keys.prefix])
