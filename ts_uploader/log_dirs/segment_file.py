@@ -73,6 +73,11 @@ class OpenLog:
         self.pulled.expect(position, position + size)
         return os.pread(self.descriptor, size, position)
 
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a position on, up to the end of the file; return the number of bytes."""
+        self.pulled.expect(position, position + len(buffer))
+        return os.preadv(self.descriptor, [buffer], position)
+
     @property
     def is_whole(self) -> bool:
         """Whether the file still has the size that it had when it was opened."""

@@ -15,6 +15,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import Listing
 from ts_uploader.messages.tasks import Position
 from ts_uploader.tail.live_log import LiveLog, Piece
+from ts_uploader.tail.merged_body import LogPlace
 from ts_uploader.tracking.backlog import Backlog
 
 
@@ -54,6 +55,11 @@ class LedPartition:
     def end(self) -> int | None:
         """Where the next entry begins; None while the chain has to be read."""
         return None if self._log is None else self._log.end
+
+    @property
+    def place(self) -> LogPlace | None:
+        """Where that is in its log; None while that is not known."""
+        return None if self._log is None else self._log.place
 
     @property
     def is_waiting(self) -> bool:

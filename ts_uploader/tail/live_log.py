@@ -32,6 +32,7 @@ from ts_uploader.log_dirs.page_cache import SMALL_BYTES
 from ts_uploader.log_dirs.producer_snapshot import open_transactions
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log, read_file
 from ts_uploader.messages.observations import NO_EPOCH_FILE
+from ts_uploader.tail.merged_body import LogPlace
 
 _MAGIC: Final = 2
 _WINDOW_BYTES: Final = 1 << 20  # that are read at once
@@ -178,6 +179,13 @@ class LiveLog:
     def end(self) -> int:
         """Where the next piece begins."""
         return self._start if self._place is None else self._place.end
+
+    @property
+    def place(self) -> LogPlace | None:
+        """Where that is in the log; None before the first reading."""
+        if self._place is None:
+            return None
+        return LogPlace(self._directory, self._place.base, self._epoch, self._place.end, self._place.position)
 
     def take(self, piece: Piece) -> None:
         """Continue after a piece, which the store has."""

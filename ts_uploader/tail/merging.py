@@ -7,29 +7,25 @@ are. Those that no reader needs any more are left out (`ts_uploader.tail.needed`
 Merged objects are merged again with those whose entries are about as long, if that leaves few entries: so each byte is
 copied a few times only. The entries alone decide that. No state is kept, and a restart changes nothing.
 
-Small entries are read object after object into a file without a name, and put from there in the order of partitions:
-the object of a merge is larger than the agent's memory may be.
+What it copies is in the broker's logs, or is read from the store (`ts_uploader.tail.merged_body`).
 """
 
-import os
-import tempfile
 import time
-from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 from awscrt.checksums import combine_crc32c, crc32c
 
 from ts_common.archive.object_keys import ClusterKeys, pack_number
-from ts_common.archive.tail_chain import Aborted, TailEntry
+from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_pack import MOST_ABORTED, PackHead, encode_pack
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore
+from ts_uploader.tail.merged_body import LogsAtHand, MergedBody
 from ts_uploader.tail.pack_log import Listed, PackLog, nonce
 
 PACKS: Final = 64  # are merged at once: one more put for so many
@@ -76,6 +72,7 @@ class MergePlan:
         moved: the entries that it moves.
         listed: other entries that its index has.
         kept: the indexes that stay, behind its own.
+        logs: the broker's logs; of no partition to read all from the store.
     """
 
     reads: int
@@ -84,6 +81,7 @@ class MergePlan:
     moved: tuple[TailEntry, ...]
     listed: tuple[TailEntry, ...]
     kept: tuple[Listed, ...]
+    logs: LogsAtHand = field(default_factory=lambda: LogsAtHand({}))
 
 
 @dataclass(slots=True)
@@ -209,6 +207,7 @@ class Merger:
             merged: receives what was put, also before an error.
 
         Raises:
+            SegmentChanged: a broker's log has not the batches any more; nothing was put.
             DamagedEntries: objects have other bytes than their entries name, or are missing.
             CorruptData: an index has no room for one entry.
             StoreUnavailable, AccessDenied, BucketMissing, PreconditionFailed, OutcomeUnknown: as the store.
@@ -223,17 +222,17 @@ class Merger:
         rows = [*plan.listed, *(row for row in plan.moved if row.length >= _LARGE_BYTES)]
         objects = [*_divided(_joinable(row for row in plan.moved if row.length < _LARGE_BYTES))]
         for number, groups in enumerate(objects, start=1):
-            with closing(_Spool(self._directory)) as spool:
-                joined = self._copy(groups, spool)
-                merged.copied += spool.size
+            with closing(MergedBody(self._directory)) as body:
+                joined = self._copy(plan, groups, body)
+                merged.copied += body.size
                 if number < len(objects):
-                    rows += self._put(plan, merged, None, None, joined, spool)
+                    rows += self._put(plan, merged, None, None, joined, body)
                     continue
                 try:
-                    rows += self._put(plan, merged, rows, before, joined, spool)
+                    rows += self._put(plan, merged, rows, before, joined, body)
                 except CorruptData:  # the index has no room for all
                     others = self._put_index(plan, merged, rows, before)
-                    own = self._put(plan, merged, (), others[0].name if others else before, joined, spool)
+                    own = self._put(plan, merged, (), others[0].name if others else before, joined, body)
                     return Listed(merged.made[-1], tuple(own)), *others
                 return (Listed(merged.made[-1], tuple(rows)),)
         return self._put_index(plan, merged, rows, before)
@@ -262,7 +261,7 @@ class Merger:
         rows: Sequence[TailEntry] | None,
         before: str | None,
         own: Sequence[TailEntry],
-        spool: "_Spool | None",
+        body: MergedBody | None,
     ) -> list[TailEntry]:
         """Put an object, with an index of `rows` and its own unless `rows` is absent; return its own rows.
 
@@ -275,52 +274,52 @@ class Merger:
         listed = [] if rows is None else [*rows, *own]
         begin = encode_pack(PackHead(self._log, plan.number, mark, made_at, before), listed, ())
         merged.made.append(name)
-        if spool is None:
+        if body is None:
             self._store.put(self._prefix + name, begin, condition=IfAbsent())
         else:
-            spool.beginning = begin
+            body.beginning = begin
             checksum = crc32c(begin)
             for row in own:
                 checksum = combine_crc32c(checksum, row.crc32c, row.length)
-            size = len(begin) + spool.size
-            self._store.put(self._prefix + name, spool, size=size, condition=IfAbsent(), crc32c=checksum)
+            size = len(begin) + body.size
+            self._store.put(self._prefix + name, body, size=size, condition=IfAbsent(), crc32c=checksum)
         return [row._replace(object=name, position=row.position + len(begin)) for row in own]
 
-    def _copy(self, groups: Sequence[_Group], spool: "_Spool") -> list[TailEntry]:
-        """Write the batches of entries into a file; return what each group becomes, at its place in the object."""
+    def _copy(self, plan: MergePlan, groups: Sequence[_Group], body: MergedBody) -> list[TailEntry]:
+        """Collect the batches of entries; return what each group becomes, at its place in the object."""
         of_object: dict[str, list[tuple[TailEntry, int]]] = {}
-        ordered = [row for group in groups for row in group]
-        for number, row in enumerate(ordered):
-            of_object.setdefault(row.object, []).append((row, number))
-        places = array("q", bytes(8 * len(ordered)))  # in the file
+        joined = []
+        for group in groups:
+            whole = _joined(group, body.size)
+            joined.append(whole)
+            place = plan.logs.find(whole.directory, whole.epoch, whole.end)
+            count = 0 if place is None else _count_in_log(group, place.position)
+            for row in group[: len(group) - count]:
+                of_object.setdefault(row.object, []).append((row, body.add(row.length)))
+            if place is not None and count:
+                some = whole if count == len(group) else _joined(group[-count:], 0)
+                body.add(some.length, place._replace(position=place.position - some.length), some.crc32c)
         damaged: list[TailEntry] = []
         buffer = memoryview(bytearray(_PIECE))
         for name, rows in of_object.items():
             for near in _near(sorted(rows, key=lambda each: each[0].position)):
-                damaged += self._copy_range(name, near, spool, buffer, places)
+                damaged += self._copy_range(name, near, body, buffer)
         if damaged:
             raise DamagedEntries(self._prefix, damaged)
-        starts = spool.arrange(places, [row.length for row in ordered])
-        joined, first = [], 0
-        for group in groups:
-            joined.append(_joined(group, starts[first]))
-            first += len(group)
         return joined
 
     def _copy_range(
         self,
         name: str,
         rows: Sequence[tuple[TailEntry, int]],
-        spool: "_Spool",
+        body: MergedBody,
         buffer: memoryview,
-        places: MutableSequence[int],
     ) -> list[TailEntry]:
         """Append entries that are near each other in an object to a file; return those that are damaged.
 
         Args:
-            rows: each with its number.
+            rows: each with its number in the body.
             buffer: for one piece after the other.
-            places: receives by number where each entry begins in the file.
         """
         first, last = rows[0][0], rows[-1][0]
         position, end = first.position, last.position + last.length
@@ -334,25 +333,25 @@ class Merger:
                 until, checksum = row.position + row.length, 0
                 while position < until:
                     if at == held:
-                        spool.append(buffer[begin:at])
+                        body.append(buffer[begin:at])
                         begin = at = 0
                         held = stream.readinto(buffer[: end - position])
                         if not held:
                             raise _Short
                     if position < row.position:  # bytes that are of no entry
-                        spool.append(buffer[begin:at])
+                        body.append(buffer[begin:at])
                         skipped = min(row.position - position, held - at)
                         position, at = position + skipped, at + skipped
                         begin = at
                         continue
                     if position == row.position:
-                        places[number] = spool.end + at - begin
+                        body.begin(number, at - begin)
                     size = min(until - position, held - at)
                     checksum = crc32c(buffer[at : at + size], checksum)
                     position, at = position + size, at + size
                 if checksum != row.crc32c:
                     damaged.append(row)
-            spool.append(buffer[begin:at])
+            body.append(buffer[begin:at])
         return damaged + [row for row, _ in rows if row.position + row.length > position]
 
 
@@ -360,78 +359,18 @@ class _Short(Exception):
     """An object ends below an entry that its index has."""
 
 
-class _Spool:
-    """The body of an object: its beginning, and batches that are in a file without a name as they arrived.
-
-    Attributes:
-        end: of the file, in bytes.
-        size: of the batches that are arranged, in bytes.
-        beginning: the bytes before the first batch.
-    """
-
-    def __init__(self, directory: str | None) -> None:
-        self.end = self.size = 0
-        self.beginning = b""
-        self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  (`close` closes it)
-        self._places: Sequence[int] = ()
-        self._starts: Sequence[int] = (0,)
-        self._position = 0
-
-    def append(self, piece: memoryview) -> None:
-        """Write bytes to the end of the file."""
-        while piece:
-            done = os.pwrite(self._file.fileno(), piece, self.end)
-            piece, self.end = piece[done:], self.end + done
-
-    def arrange(self, places: Sequence[int], lengths: Iterable[int]) -> Sequence[int]:
-        """Set the order of the batches, by their places in the file; return where each begins, from the first on."""
-        self._places, self._starts = places, array("q", accumulate(lengths, initial=0))
-        self.size = self._starts[-1]
-        return self._starts
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return up to `size` bytes from the position on."""
-        begin, end = self._position, len(self.beginning) + self.size
-        end = end if size < 0 else min(begin + size, end)
-        pieces = [self.beginning[begin:end]]
-        begin, end = max(0, begin - len(self.beginning)), end - len(self.beginning)
-        number = bisect_right(self._starts, begin) - 1
-        while begin < end:
-            start, following = self._starts[number], self._starts[number + 1]
-            pieces.append(
-                os.pread(self._file.fileno(), min(following, end) - begin, self._places[number] + begin - start)
-            )
-            begin, number = following, number + 1
-        data = b"".join(pieces)
-        self._position += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Move the position, as `io.IOBase.seek`."""
-        self._position = (0, self._position, len(self.beginning) + self.size)[whence] + offset
-        return self._position
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._position
-
-    def close(self) -> None:
-        """Free its bytes."""
-        self._file.close()
-
-
 def _joinable(rows: Iterable[TailEntry]) -> Iterator[_Group]:
     """Yield the groups of entries that can become one, ascending by directory."""
     group: list[TailEntry] = []
-    size = 0
+    size, following = 0, ("", 0, 0)
     for row in sorted(rows, key=attrgetter("directory", "start", "end")):
-        last = group[-1] if group else None
-        continues = last is not None and (last.directory, last.epoch, last.end) == (row.directory, row.epoch, row.start)
-        if group and not (continues and size + row.length <= _JOINED_BYTES):
+        directory, epoch, start, end, _, _, length, *_ = row
+        if group and ((directory, epoch, start) != following or size + length > _JOINED_BYTES):
             yield tuple(group)
             group, size = [], 0
         group.append(row)
-        size += row.length
+        size += length
+        following = directory, epoch, end
     if group:
         yield tuple(group)
 
@@ -451,6 +390,17 @@ def _divided(groups: Iterable[_Group]) -> Iterator[list[_Group]]:
         yield some
 
 
+def _count_in_log(group: _Group, position: int) -> int:
+    """Return how many of the last entries of a group are in a file where they end at a position."""
+    count = 0
+    for row in reversed(group):
+        position -= row.length
+        if position < 0:
+            break
+        count += 1
+    return count
+
+
 def _near(rows: Sequence[tuple[TailEntry, int]]) -> Iterator[list[tuple[TailEntry, int]]]:
     """Yield the entries that one request reads, by their positions."""
     some = [rows[0]]
@@ -465,28 +415,24 @@ def _near(rows: Sequence[tuple[TailEntry, int]]) -> Iterator[list[tuple[TailEntr
 
 def _joined(group: _Group, place: int) -> TailEntry:
     """Return the entry that has the batches of a group, at a place from the first batch on."""
+    _, _, _, _, _, _, lengths, checksums, of_rows, _, ended, counts, times = zip(*group, strict=True)
     epochs: list[tuple[int, int]] = []
-    aborted: list[Aborted] | None = []
-    checksum = length = 0
-    for row in group:
-        epochs += row.epochs[1:] if epochs and row.epochs and epochs[-1][0] == row.epochs[0][0] else row.epochs
-        checksum = combine_crc32c(checksum, row.crc32c, row.length)
-        length += row.length
-        if aborted is not None and row.aborted is not None:
-            aborted += row.aborted
-        else:
-            aborted = None
+    for some in of_rows:
+        epochs += some[1:] if epochs and some and epochs[-1][0] == some[0][0] else some
+    checksum = 0
+    for own, length in zip(checksums, lengths, strict=True):
+        checksum = combine_crc32c(checksum, own, length)
+    aborted = None if None in ended else tuple(chain.from_iterable(ended))
     if aborted is not None and len(aborted) > MOST_ABORTED:
         aborted = None
-    records = [row.records for row in group]
     return group[-1]._replace(
         start=group[0].start,
         object="",
         position=place,
-        length=length,
+        length=sum(lengths),
         crc32c=checksum,
         epochs=tuple(epochs),
-        aborted=None if aborted is None else tuple(aborted),
-        records=None if None in records else sum(each or 0 for each in records),
-        time_max=max((row.time_max for row in group if row.time_max is not None), default=None),
+        aborted=aborted,
+        records=None if None in counts else sum(counts),
+        time_max=max((time for time in times if time is not None), default=None),
     )

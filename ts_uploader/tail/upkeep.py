@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,11 +20,12 @@ from ts_common.archive.object_keys import ClusterKeys, partition_of
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_logs import MAX_OBJECTS, MAX_UNPACKED
 from ts_common.archive.tail_pack import unpacked_bytes
-from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
+from ts_common.errors import CorruptData, NewerFormat, SegmentChanged, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.health.store_health import failure_reason
 from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartitions
+from ts_uploader.tail.merged_body import LogsAtHand
 from ts_uploader.tail.merging import DamagedEntries, Merged, MergePlan, Merger, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
 from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, Listed, PackLog, boot_seconds
@@ -76,6 +78,7 @@ class Upkeep:
         self._needed = Needed(packs.name, seconds)
         self._work = _Work()
         self._put_at = self._last_note = self._last_sweep = time.monotonic()
+        self._reads_logs = True
         self._merged_at: float | None = None  # of a merge that no pack leads to yet
         self._merge_from = self._delete_from = 0.0
         self._damaged: dict[TailEntry, int] = {}  # how often a merge found other batches than those of the index
@@ -122,8 +125,16 @@ class Upkeep:
                 self._read_others(led)
                 return
         if plan is not None:
-            merged = Merged()
+            plan, merged = self._from_logs(plan, led), Merged()
             self._work.begin(partial(self._merger.run, plan, merged), partial(self._take_merged, plan, merged))
+
+    def _from_logs(self, plan: MergePlan, led_partitions: LedPartitions) -> MergePlan:
+        """Return a plan that reads the broker's logs; after an error, the next merge reads the store alone."""
+        if not self._reads_logs or not plan.moved:
+            return plan
+        known = ((led.own, led.place) for led in led_partitions)
+        logs = {own.keys.directory: place for own, place in known if own is not None and place is not None}
+        return replace(plan, logs=LogsAtHand(logs, tuple(self._packs.rows)))
 
     def _needs(self, entry: TailEntry) -> bool:
         """Return whether a merge keeps an entry; one that is damaged is of no use to any reader."""
@@ -144,6 +155,10 @@ class Upkeep:
                 f"{why}: give some topics a log of their own (`tail.group`), or let their segments close earlier "
                 "(`segment.bytes`, `segment.ms`)"
             )
+        self._reads_logs = error is None
+        if isinstance(error, SegmentChanged):  # no fault: the topic was deleted, or another broker leads the partition
+            self._packs.abandon(merged.made)
+            return
         self.unmerged = "" if error is None else f"{error}"
         if error is not None or plan.reads != self._packs.reads:
             self._packs.abandon(merged.made)

@@ -34,8 +34,8 @@ BYTES: Final = frozenset({Item.STORAGE, Item.MINIMUM_SIZE, Item.OVERHEAD})  # at
 _GB: Final = BYTES | {Item.EARLY_REMOVAL}
 # Requests for each `.log`, in addition to the PUTs of its objects: the commit, half a cache object, what these need.
 PER_LOG: Final = MappingProxyType({Item.PUT: 1.5, Item.HEAD: 1.0, Item.GET: 0.5})
-# Requests for each pack of the live tail: a merge of 64 packs reads each, puts one object, and later deletes all.
-PER_PACK: Final = MappingProxyType({Item.PUT: 1 + 1 / 64, Item.GET: 1.0, Item.DELETE: 1 + 1 / 64})
+# Requests for each pack of the live tail: a merge of 64 packs puts one object, and later deletes all.
+PER_PACK: Final = MappingProxyType({Item.PUT: 1 + 1 / 64, Item.DELETE: 1 + 1 / 64})
 _Charge = tuple[Item, str, str, float]  # item, storage class, topic, quantity
 
 
