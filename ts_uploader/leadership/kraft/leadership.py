@@ -31,8 +31,11 @@ nothing seems to have changed. A broker that gets another epoch replaces the che
 
 The load is bounded. A round requests at most `_URGENT` topics that changed or are new, and others with `_IN_TURN`
 partitions together; after a larger topic, rounds without others follow. A round reads the status of `_LOOKS` files, of
-up to `_HINTED` more in directories that changed, and the settings of `_SETTINGS` topics. The disk shows a new
-leadership at once. The end of one is noticed when its topic's turn is reached, and until then it does no harm.
+up to `_HINTED` more in directories that changed, and the settings of `_SETTINGS` topics. The fewer partitions there
+are, the fewer have their turn in one round. The disk shows a new leadership at once. The end of one is noticed when its
+topic's turn is reached, and until then it does no harm.
+
+Each `poll_seconds` a report is repeated, and once in the partition's turn after its directory changed.
 """
 
 import threading
@@ -52,7 +55,7 @@ from ts_uploader.leadership.denied_requests import DeniedRequest, DeniedRequests
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.connection_check import kraft_findings
 from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
-from ts_uploader.leadership.kraft.polled_partitions import KnownPartition, Turns
+from ts_uploader.leadership.kraft.polled_partitions import NEVER, KnownPartition, Turns
 from ts_uploader.leadership.kraft.replica_state import Replica, find, read
 from ts_uploader.log_dirs.local_log import epochs_mark
 from ts_uploader.messages.observations import Leadership, Led, NotLed
@@ -62,7 +65,10 @@ log = structlog.get_logger()
 
 _URGENT = 200  # a request costs the agent a tenth of a millisecond, and the broker less
 _IN_TURN = 200  # partitions: each costs some 20 microseconds; ten thousand are all read within a minute
+_IN_TURN_ROUNDS = 5  # until all have had their turn, if there are few
 _LOOKS = 500  # some 3 microseconds each; of thirty thousand, a change that no hint names is found within a minute
+_LOOK_ROUNDS = 50
+_LEAST = 20  # partitions of a round
 _HINTED = 4_000
 _SETTINGS = 20  # each answer contains all thirty settings of a topic
 _PARTITIONS_IN_REQUEST = 1_000  # for epochs
@@ -203,10 +209,15 @@ class KraftLeadership(LeadershipSource):
 
     def _take_turns(self) -> Sequence[str]:
         """Return the topics whose turn it is."""
-        self._in_turn = min(self._in_turn + _IN_TURN, _IN_TURN)
+        turns = self._share(_IN_TURN, _IN_TURN_ROUNDS)
+        self._in_turn = min(self._in_turn + turns, turns)
         topics = self._topic_turns.take(self._in_turn, lambda topic: len(self._topics[topic]))
         self._in_turn -= sum(len(self._topics[topic]) for topic in topics)
         return topics
+
+    def _share(self, most: int, rounds: int) -> int:
+        """Return the number of partitions that have their turn in one round, if all have it within so many rounds."""
+        return min(most, max(_LEAST, len(self._known) // rounds))
 
     def _follow(self) -> None:
         with self._lock:
@@ -235,7 +246,10 @@ class KraftLeadership(LeadershipSource):
             hinted = [*islice(self._hinted, _HINTED)]
             for partition in hinted:
                 del self._hinted[partition]
-        for partition in (*hinted, *self._look_turns.take(_LOOKS)):
+        for partition in hinted:
+            if (known := self._known.get(partition)) is not None:
+                known.reported_at = NEVER  # a caller that saw no directory of it may have dropped the report
+        for partition in (*hinted, *self._look_turns.take(self._share(_LOOKS, _LOOK_ROUNDS))):
             known = self._known.get(partition)
             if known is None:
                 continue
@@ -261,15 +275,15 @@ class KraftLeadership(LeadershipSource):
         return leaders or {}
 
     def _take_leaders(self, topic: str, leaders: Mapping[int, int]) -> list[TopicPartition]:
-        """Emit `NotLed` for the partitions that this broker does not lead; return the others."""
-        led = []
+        """Report `NotLed` for the partitions that this broker does not lead; return the others."""
+        led, now = [], time.monotonic()
         for partition in sorted(self._topics.get(topic, ())):
             if leaders.get(partition.partition) == self.environment.broker_id:
                 led.append(partition)
             else:
                 known = self._known[partition]
                 known.leadership = known.confirmed = known.unconfirmed_since = None
-                self.emit(NotLed(partition))
+                self._report(partition, known, now)
         return led
 
     def _confirm_and_emit(self, led: Sequence[TopicPartition]) -> None:
@@ -295,7 +309,14 @@ class KraftLeadership(LeadershipSource):
                 known.confirmed = None
                 self._retry_soon(partition, known, now)
             if known.confirmed is not None and known.leadership is not None:
-                self.emit(Led(partition, known.leadership))
+                self._report(partition, known, now)
+
+    def _report(self, partition: TopicPartition, known: KnownPartition, now: float) -> None:
+        """Emit who leads, unless the same was reported less than `poll_seconds` ago."""
+        leadership = known.leadership
+        if known.reported is not leadership or now >= known.reported_at + self.poll_seconds:
+            known.reported, known.reported_at = leadership, now
+            self.emit(NotLed(partition) if leadership is None else Led(partition, leadership))
 
     def _confirm(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Replica]:
         """Return the replicas on disk that broker and cluster confirm, and that are unchanged afterwards."""

@@ -4,12 +4,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence, Set
 from itertools import islice
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.local_log import EpochsMark
 from ts_uploader.messages.observations import Leadership
 
+NEVER: Final = float("-inf")
 T = TypeVar("T", TopicPartition, str)
 
 
@@ -53,9 +54,20 @@ class KnownPartition:
         requested_at: when, by the monotonic clock.
         leadership: this broker's; None unless it is confirmed to lead.
         unconfirmed_since: when the broker began to lead by its metadata without confirming it; monotonic clock.
+        reported: the leadership that was last reported; None for another leader, or none.
+        reported_at: when, by the monotonic clock; `NEVER` also to have it repeated.
     """
 
-    __slots__ = ("confirmed", "directory", "leadership", "mark", "requested_at", "unconfirmed_since")
+    __slots__ = (
+        "confirmed",
+        "directory",
+        "leadership",
+        "mark",
+        "reported",
+        "reported_at",
+        "requested_at",
+        "unconfirmed_since",
+    )
 
     def __init__(self) -> None:
         self.directory: Path | None = None
@@ -64,3 +76,5 @@ class KnownPartition:
         self.requested_at = 0.0
         self.leadership: Leadership | None = None
         self.unconfirmed_since: float | None = None
+        self.reported: Leadership | None = None
+        self.reported_at = NEVER

@@ -232,6 +232,20 @@ def test_a_checkpoint_is_looked_at_before_all_turns_after_a_hint(
     listener.wait_leadership(TP, 6, FIRST)
 
 
+def test_a_report_is_repeated_only_after_its_directory_changed(told: Told, listener: Listener, tmp_path: Path) -> None:
+    """Between two polls an equal report is work for nothing, unless a caller dropped it with the directory."""
+    told.led = {TP: 5}
+    write(tmp_path, FIRST, 5)
+    listener.thread.start()
+    listener.wait_leadership(TP, 5, FIRST)
+    some_rounds(told)
+    assert len(listener.said) == 1
+    listener.source.look_at(TP)
+    wait_for(lambda: len(listener.said) == 2, "the report again")
+    some_rounds(told)
+    assert listener.said == [listener.said[0]] * 2
+
+
 def test_the_files_of_a_leadership_are_not_read_again_before_they_change(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
