@@ -15,10 +15,12 @@ from ts_common.config.cluster_config import ClusterConfig, parse_config
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
+from ts_uploader.leadership.broker_settings import security_of_broker
 from ts_uploader.leadership.kraft.broker_client import Latest
 from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.tail import broker_watermarks
+from ts_uploader.tail import broker_watermarks, high_watermarks
 from ts_uploader.tail.broker_watermarks import BrokerWatermarks, ClientHighWatermarks
+from ts_uploader.tail.high_watermarks import HighWatermarks
 from ts_uploader.tracking.backlog import Backlog
 
 _CLIENT = "ts.segment.uploader.kafka.client."
@@ -68,6 +70,36 @@ def test_high_watermarks_are_requested_with_each_mechanism_of_sasl(
     wait_for(lambda: found.update(requests.request(epochs)) is None and found, "the new high watermark")
     assert found == {names[1]: 10}
     assert requests.request({names[2]: 0}) == {names[2]: 0}
+    requests.close()
+
+
+def test_a_quiet_partition_has_its_turn_and_a_moving_one_each_time(
+    secured_kraft: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of many waits for three requests or two seconds with its first record, and with no other one."""
+    monkeypatch.setattr(high_watermarks, "_FEW", 8)
+    names = [TopicPartition("watermarks-turns", number) for number in range(9)]
+    secured_kraft.create_topic(names[0].topic, assignment=[[1]] * 9)
+    security, now = security_of_broker(through(secured_kraft, "SCRAM"), config_of({})), 100.0
+    requests = HighWatermarks(lambda: security, lambda: now)
+    epochs = dict.fromkeys(names, 0)
+    wait_for(lambda: len(requests.request(dict(epochs))) == 9, "all to be led")
+    assert len(requests.request(epochs)) == 9
+
+    def found(*moved: int) -> set[int]:
+        for number in moved:
+            secured_kraft.produce(names[0].topic, records(1), partition=number)
+        return {name.partition for name in requests.request(epochs)}
+
+    assert [found(0, 1, 2), found(), found(), found()] == [{0}, {1}, {2}, set()]
+    assert found(0, 1, 2) == {0, 1, 2}
+    now += 2.0
+    assert found(7, 8) == {7, 8}
+    for _ in range(2):  # none of them moves
+        now += 30.0
+        assert found() == set()
+    assert [found(0, 1, 2), found(), found()] == [{2}, {0}, {1}]
+    assert [found(5), found(3, 4, 5, 6), found()] == [{5}, {3, 5, 6}, {4}]  # most of them move
     requests.close()
 
 
