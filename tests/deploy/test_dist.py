@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -16,6 +18,24 @@ from tests.matrix import cases
 CHECKOUT = Path(__file__).parents[2]
 
 
+def test_times_owners_and_modes_of_a_release_are_fixed(release: Path) -> None:
+    """The time is the commit's: those of a checkout differ between two builds, as its owner does."""
+    committed = dist.commit_time()
+    (wheel,) = release.glob("*.whl")
+    with zipfile.ZipFile(wheel) as zipped:
+        entries = zipped.infolist()
+    assert {each.date_time for each in entries} == {(*time.gmtime(committed)[:5], time.gmtime(committed).tm_sec & ~1)}
+    assert {each.external_attr >> 16 & 0o777 for each in entries} <= {0o644, 0o664}
+    with tarfile.open(release.with_name(f"{release.name}.tar.gz")) as packed:
+        members = packed.getmembers()
+    assert [each.name for each in members[1:]] == sorted(each.name for each in members[1:])
+    assert {(each.mtime, each.uid, each.gid, each.uname, each.gname) for each in members} == {
+        (committed, 0, 0, "root", "root")
+    }
+    assert {each.mode for each in members} == {0o755, 0o644}
+
+
+@pytest.mark.full
 def test_two_builds_are_equal_in_every_byte(release: Path, tmp_path: Path) -> None:
     """Another user builds in another directory, without git; `-S`: `dev.dist` needs the standard library alone."""
     builder = ("dev/__init__.py", "dev/dist.py", "dev/bill_of_materials.py")

@@ -1,4 +1,7 @@
-"""A cluster whose brokers connect to ZooKeeper and to each other through links."""
+"""A cluster whose brokers connect to ZooKeeper and to each other through links.
+
+Only tests of `make test-full` cut such links, and they fail with them.
+"""
 
 import json
 import shutil
@@ -11,6 +14,8 @@ from kazoo.client import KazooClient
 from dev.local.agent import AgentProcess, write_config
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.process import ServerDiedError
+
+pytestmark = pytest.mark.full
 
 
 def controller_of(cluster: LocalCluster) -> int:
@@ -31,7 +36,6 @@ def test_every_broker_has_its_links_and_clients_have_none(linked: LocalCluster) 
         assert f"INTERNAL://{linked.links[broker.name].address}\n" in broker.server_properties.read_text()
 
 
-@pytest.mark.full
 def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalCluster) -> None:
     """Its fetches use the link of the leader's broker; after `heal` it replicates the missing records."""
     controller = controller_of(linked)
@@ -53,7 +57,6 @@ def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalClust
     wait_for(lambda: linked.in_sync("fetched", 0) == {1, 2}, "both replicas in sync")
 
 
-@pytest.mark.full
 def test_a_broker_without_zookeeper_keeps_running_and_loses_its_leadership(linked: LocalCluster) -> None:
     """A stalled link to ZooKeeper ends its session; after `heal` the same process registers again."""
     zookeeper = linked.zookeeper

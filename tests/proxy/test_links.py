@@ -161,6 +161,7 @@ def test_a_link_without_a_server_resets_its_clients_and_waits_for_the_server() -
             assert client.recv(1) == b""
 
 
+@pytest.mark.full  # a cluster with links
 def test_a_zookeeper_session_outlives_a_short_cut_and_ends_in_a_long_stall(linked: LocalCluster) -> None:
     """After a cut the client keeps its session; after a stall beyond its timeout it has another one."""
     assert linked.zookeeper is not None
