@@ -129,6 +129,8 @@ def test_u11_a_partition_that_moves_during_an_upload_is_shipped_once(
     assert_shipped_once(cluster, archive, proxy, acknowledged)
 
 
+# `tests/uploader/tracking/test_live_directories.py` has the choice without a broker.
+@pytest.mark.full
 def test_u40_of_the_two_directories_that_a_move_cut_short_left_the_living_one_is_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:

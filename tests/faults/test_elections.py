@@ -122,6 +122,8 @@ def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_nex
     cluster.links["agent-1:zookeeper"].heal()
 
 
+# Two brokers start again, three partitions wait for each: `tests/uploader/committing/test_elections.py` has the parts.
+@pytest.mark.full
 def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:

@@ -319,7 +319,7 @@ def merged_without_a_tail(directory: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize("passes", [2, pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.parametrize("passes", [1, pytest.param(10, marks=pytest.mark.full)])
 def test_u35_a_busy_cleaner_whose_files_are_kept_for_an_hour_stops_nothing(
     cluster: LocalCluster, archive_of: ArchiveOf, passes: int
 ) -> None:

@@ -99,27 +99,22 @@ def test_u10_rolls_that_no_event_reports_are_found(cluster: LocalCluster, archiv
     """The queue of a paused agent overflows, then real segments roll: the next scan finds every one of them."""
     topic = "unheard"
     archive = archive_of(topic)
-    cluster.create_topic(topic, assignment=[[1]] * 2, config={"segment.bytes": "4000"})
+    cluster.create_topic(topic, assignment=[[1]], config={"segment.bytes": "4000"})
     broker = cluster.brokers[1]
-    for partition in (0, 1):
-        cluster.produce(topic, records(50), partition=partition, config={"batch.size": 1000})
+    cluster.produce(topic, records(50), partition=0, config={"batch.size": 1000})
     agent = archive.agent()
-    for partition in (0, 1):
-        archive.wait_until_shipped(partition=partition)
+    archive.wait_until_shipped()
     assert "overflow" not in text_of(agent)
     with paused(agent):
         overflow(broker.log_dirs[0])
-        for partition in (0, 1):
-            cluster.produce(topic, records(500, start=50), partition=partition, config={"batch.size": 1000})
-        cluster.create_topic(f"{topic}.later", assignment=[[1]], config={"segment.bytes": "4000"})
+        cluster.produce(topic, records(150, start=50), partition=0, config={"batch.size": 1000})
     wait_until_said(agent, "overflow")
     assert agent.metrics()["ts_uploader_inotify_overflows_total"] >= 1
-    for partition in (0, 1):
-        assert len(live_bases(broker.partition_directory(topic, partition))) > 25
-        end = archive.wait_until_shipped(partition=partition)
-        assert archive.read(partition) == archive.oracle(partition, end)
+    assert len(live_bases(broker.partition_directory(topic, 0))) > 7
+    end = archive.wait_until_shipped()
+    assert archive.read() == archive.oracle(end=end)
     # It receives later events again.
-    cluster.produce(topic, records(100, start=550), partition=0, config={"batch.size": 1000})
+    cluster.produce(topic, records(50, start=200), partition=0, config={"batch.size": 1000})
     archive.wait_until_shipped()
 
 
@@ -336,6 +331,8 @@ def checked_up_to(log_dir: Path, topic: str) -> int:
     return offsets.get((topic, 0), 0)
 
 
+# A broker starts again: `tests/uploader/shipping` has its files one by one.
+@pytest.mark.full
 def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_of: ArchiveOf, repetition: int) -> None:
     """Missing indexes, a reset `.txnindex`, an unfinished swap: no false gap or coverage, and no false "no aborts"."""
     topic = f"recovering-{repetition}"

@@ -302,7 +302,9 @@ def agent_sessions(cluster: LocalCluster) -> set[int]:
     return {session for session, timeout in open_sessions(zookeeper_of(cluster)).items() if timeout == agents}
 
 
-@pytest.mark.parametrize("flaps", [6, pytest.param(100, marks=pytest.mark.full)])
+# `tests/uploader/leadership/test_leadership_contract.py` has flaps of the brokers without an agent.
+@pytest.mark.full
+@pytest.mark.parametrize("flaps", [100])
 def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of: ArchiveOf, flaps: int) -> None:
     """The leader moves faster than segments are shipped: nothing leaks, and no record is missing."""
     topic = f"flapping-{flaps}"
@@ -353,6 +355,8 @@ def usage(agent: AgentProcess) -> tuple[int, int]:
     return process.num_threads(), process.num_fds()
 
 
+# A broker starts twice again: `tests/uploader/tracking/test_high_watermarks.py` has the files without it.
+@pytest.mark.full
 def test_u28_a_high_watermark_from_before_the_leadership_or_of_a_namesake_is_ignored(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:

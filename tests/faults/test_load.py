@@ -74,14 +74,14 @@ class Gauges:
         pytest.param(500, lambda: Answer(503, "ServiceUnavailable"), id="3000 segments, 503", marks=FULL),
     ],
 )
-def test_u15_what_piled_up_while_the_store_was_down_is_caught_up_with(
+def test_u15_u23_what_piled_up_while_the_store_was_down_is_caught_up_with(
     cluster: LocalCluster,
     proxy: S3FaultProxy,
     archive_of: ArchiveOf,
     segments: int,
     down: Callable[[], CutBefore | Answer],
 ) -> None:
-    """Memory stays flat meanwhile; then each partition ships its oldest first, with fairness among partitions."""
+    """Memory and descriptors stay flat; then each partition ships its oldest first, with fairness among partitions."""
     partitions = 6
     topic = f"piled-{segments}-{down().__class__.__name__}"
     archive = archive_of(topic, proxy=proxy)
@@ -103,6 +103,7 @@ def test_u15_what_piled_up_while_the_store_was_down_is_caught_up_with(
     after = Gauges.of(agent)
     assert after.resident - before.resident < 30 * MIB
     assert after.threads <= before.threads + 2
+    assert after.descriptors <= before.descriptors + 16
     assert_order(proxy, passed)
     assert_complete(archive, ends, kafkas(archive, partitions))
 
@@ -199,7 +200,7 @@ def test_u22_sigterm_under_load_ends_in_order(
     topic = f"terminated-{stuck}"
     archive = archive_of(topic, proxy=proxy)
     cluster.create_topic(topic, assignment=[[1]] * partitions, config=TINY)
-    fill(cluster, topic, 30, partitions)
+    fill(cluster, topic, 30 if stuck else 12, partitions)
     slow = Hold() if stuck else Delay(1.0)
     proxy.script(Rule(slow, methods={"PUT"}, target=r"\.log$", times=ANY_TIMES, skip=10))
     agent = archive.agent()
@@ -239,7 +240,9 @@ def test_u22_sigterm_under_load_ends_in_order(
 # --- U23 ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("segments", [120, pytest.param(10_000, marks=FULL)])
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("segments", [10_000])
 def test_u23_nothing_grows_with_the_segments_that_were_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, segments: int
 ) -> None:
@@ -266,7 +269,7 @@ def test_u23_nothing_grows_with_the_segments_that_were_shipped(
             taken.append(Gauges.of(agent))
         return count >= total
 
-    wait_for(done, f"{total} segments to be shipped", LONG if segments < 5_000 else 1800, state=shipped, every=0.1)
+    wait_for(done, f"{total} segments to be shipped", 1800, state=shipped, every=0.1)
     assert len(taken) >= 3
     wait_shipped(archive, ends)
     first, *later, last = [*taken, Gauges.of(agent)]

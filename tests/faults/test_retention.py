@@ -28,6 +28,7 @@ from ts_common.archive.holds import Hold
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.scan import scan_segment
+from ts_common.store import deletions
 from ts_common.store.protection import HiddenBytes
 from tsctl.gc import archive_run
 from tsctl.gc.archive_run import begin
@@ -115,44 +116,45 @@ def hidden(archive: MadeArchive) -> HiddenBytes:
     return found
 
 
-def test_g04_each_error_of_a_thousand_deletes_is_read_and_the_next_run_repeats_them(
+def test_g04_each_error_of_many_deletes_is_read_and_the_next_run_repeats_them(
     seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
 ) -> None:
     """500, 503 and 403: all other objects of each chunk are deleted, each error is named, and nothing shows again."""
+    monkeypatch.setattr(deletions, "DELETED_IN_A_ROW", 100)
     with S3FaultProxy(seaweed) as proxy, closing(seaweed.client()) as client:
         client.create_bucket(Bucket="many")
         use(monkeypatch, proxy.environment())
         archive = MadeArchive("s3://many/base")
-        size = ship(archive, "t", 0, 1010)
+        size = ship(archive, "t", 0, 210)
         keys = archive.partition("t")
         with ThreadPoolExecutor(16) as pool:
-            list(pool.map(lambda at: archive.store.put(keys.gap(at, at + 1), b"{}"), range(1000)))
+            list(pool.map(lambda at: archive.store.put(keys.gap(at, at + 1), b"{}"), range(200)))
         collect = Collector(run, archive, policy_of(tmp_path, f"max_size: {size * 10}, confirm_small: true"))
-        assert collect().lines[0]["due_objects"] == 90 * 3 + 900
+        assert collect().lines[0]["due_objects"] == 11 * 3 + 110
         indexes = {
             keys.prefix + f"{20:020d}{suffix}" for suffix in (".index", ".timeindex")
         }  # they stay with their .log
-        failing = {keys.prefix + f"{20:020d}.log": 500, keys.gap(20, 21): 503, keys.gap(899, 900): 403}
+        failing = {keys.prefix + f"{20:020d}.log": 500, keys.gap(20, 21): 503, keys.gap(109, 110): 403}
         for key, status in failing.items():
             code = {500: "InternalError", 503: "SlowDown", 403: "AccessDenied"}[status]
             proxy.script(Rule(Answer(status, code), {"DELETE"}, re.escape(key), times=ANY_TIMES))
         after_the_grace(monkeypatch)
         failed = collect()
         assert failed.code == 1
-        assert failed.lines[0]["deleted"] == {"removed": 90 * 3 + 900 - 5, "failed": 5}
+        assert failed.lines[0]["deleted"] == {"removed": 11 * 3 + 110 - 5, "failed": 5}
         for key in failing:
             assert f"not deleted: {key}: " in failed.err
         left = {keys.prefix + name for name in names(archive)}
-        assert left & {*failing, *(keys.prefix + name for name in below(archive, 900))} == indexes | failing.keys()
+        assert left & {*failing, *(keys.prefix + name for name in below(archive, 110))} == indexes | failing.keys()
         assert {name for name, outcome in collect.log(failed).items() if outcome == "failed"} == {
             key.removeprefix(keys.prefix) for key in indexes | failing.keys()
         }
-        assert start_of(archive) == 900
+        assert start_of(archive) == 110
         proxy.clear()
         repeated = collect()  # also what is above the hole that the deletion left
         assert (repeated.code, repeated.lines[0]["deleted"]) == (0, {"removed": 5})
         assert not set(failing) & {keys.prefix + name for name in names(archive)}
-        assert (bases(archive), start_of(archive)) == (list(range(900, 1010, 10)), 900)
+        assert (bases(archive), start_of(archive)) == (list(range(110, 210, 10)), 110)
         archive.store.close()
 
 

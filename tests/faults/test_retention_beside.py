@@ -1,6 +1,7 @@
 """Retention next to agents, a producer, readers, a table, repairs and an election.
 
-The long case is on Kafka with KRaft, the short one on the folder's cluster.
+The long case is on Kafka with KRaft, the short one on the folder's cluster. `make test` has the parts of it: in
+`tests/tsctl/gc` kills, holds and readers of a policy, in `tests/lineage` the order of writes.
 """
 
 from collections.abc import Iterator
@@ -51,13 +52,11 @@ def brokers(request: pytest.FixtureRequest) -> LocalCluster:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("mended")
 @pytest.mark.parametrize(
     ("brokers", "kills", "moves", "streamed"),
-    [
-        ("zookeeper", 1, 2, False),
-        pytest.param("kraft", 20, 25, True, marks=(pytest.mark.full, pytest.mark.timeout(3600))),
-    ],
+    [("zookeeper", 1, 2, False), pytest.param("kraft", 20, 25, True, marks=pytest.mark.timeout(3600))],
     indirect=["brokers"],
 )
 def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_repairs_run(

@@ -23,7 +23,7 @@ from tests.uploader.produced import records
 
 SECONDS = 120.0
 TOPIC = "guest"
-PARTITIONS = 3
+PARTITIONS = 2
 THREADS = 4
 _EVENT = struct.Struct("iIII")  # inotify(7): watch, mask, cookie, length of the name
 _CHANGES = {
@@ -121,7 +121,7 @@ def test_a_user_who_may_only_read_ships_everything_and_changes_nothing(
     shipped, proxy = archive
     lone.create_topic(TOPIC, partitions=PARTITIONS)
     for partition in range(PARTITIONS):
-        lone.produce(TOPIC, records(4_000), partition=partition)
+        lone.produce(TOPIC, records(3_000), partition=partition)
     broker = lone.brokers[1]
     (log_dir,) = broker.log_dirs
     logs = [log for n in range(PARTITIONS) for log in sorted(broker.partition_directory(TOPIC, n).glob("*.log"))[:-1]]

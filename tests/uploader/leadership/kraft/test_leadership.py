@@ -79,6 +79,7 @@ def test_u04_kraft_leaders_that_move_and_die_leave_no_hole(kraft: LocalCluster, 
     assert 3000 < end <= archive.next_offset()
 
 
+@pytest.mark.full
 def test_a_controller_that_is_lost_does_not_matter(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
     """The cut-off broker's own metadata counts: its agent ships on, and so does one that starts then."""
     archive = archive_of("orphaned")
@@ -96,17 +97,19 @@ def test_a_controller_that_is_lost_does_not_matter(kraft: LocalCluster, archive_
     assert read == archive.oracle(end=archive.next_offset())
 
 
-def test_u45_a_deleted_topic_keeps_its_tail(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u45_a_deleted_topic_keeps_its_tail(secured_kraft: LocalCluster, tmp_path: Path) -> None:
     """Its active segment is shipped from the renamed directory, as far as the high watermark: no record is missing."""
-    archive = archive_of("doomed")
-    kraft.create_topic("doomed", assignment=[[1]], config={"segment.bytes": "20000"})
-    produced = records(200)
-    kraft.produce("doomed", produced, partition=0)
-    archive.agent()
-    archive.wait_until_shipped()
-    kraft.delete_topic("doomed")
-    archive.wait_for_offset(len(produced))
-    assert [(record.key, record.value) for record in archive.read()] == [(each.key, each.value) for each in produced]
+    with archives(secured_kraft, tmp_path) as archive_of:
+        archive = archive_of("doomed")
+        secured_kraft.create_topic("doomed", assignment=[[1]], config={"segment.bytes": "20000"})
+        produced = records(200)
+        secured_kraft.produce("doomed", produced, partition=0)
+        archive.agent()
+        archive.wait_until_shipped()
+        secured_kraft.delete_topic("doomed")
+        archive.wait_for_offset(len(produced))
+        read = archive.read()
+    assert [(record.key, record.value) for record in read] == [(each.key, each.value) for each in produced]
 
 
 @pytest.mark.full  # brokers stop and start again: three quarters of a minute
