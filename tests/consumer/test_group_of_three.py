@@ -27,16 +27,8 @@ PARTITIONS = 4
 SEGMENT = 60_000
 VALUE = 1000
 ROUNDS = 400  # before the group begins: a few segments of each partition
-IN_TEST = (TierMode.KAFKA_PREFERRED, "cooperative")
-# `make test` ends before the topic is created again; `test_topic_ids.py` has that for one consumer.
-CASES = [
-    pytest.param(*IN_TEST, False, id="{}-{}-first-life".format(*IN_TEST)),
-    *(
-        pytest.param(mode, protocol, True, marks=pytest.mark.full, id=f"{mode}-{protocol}")
-        for mode in TierMode
-        for protocol in PROTOCOLS
-    ),
-]
+# `make test` has the faults one by one: members in `test_seams.py`, a new topic of the name in `test_topic_ids.py`.
+pytestmark = pytest.mark.full
 
 
 @dataclass
@@ -167,8 +159,9 @@ def field(
         writer.stop()
 
 
-@pytest.mark.parametrize(("mode", "protocol", "is_made_again"), CASES)
-def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: TierMode, *, is_made_again: bool) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mode", TierMode)
+def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: TierMode) -> None:
     """Whatever the group, brokers, store and retention do; then all of the topic that was created again."""
     cluster, results, writer, topic = field.cluster, field.results, field.writer, field.topic
     reads_archive = mode is not TierMode.KAFKA_ONLY
@@ -211,8 +204,7 @@ def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: TierMo
             ends = field.ends()
         field.wait_stored("first", ends)
         field.check("first", writer, ends)
-        if is_made_again:
-            check_second_life(field, mode, first, second, third)
+        check_second_life(field, mode, first, second, third)
     finally:
         field.link.heal()
         for member in (first, second, third):

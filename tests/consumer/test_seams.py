@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from dev.local.kafka.cluster import Record
 from dev.local.waiting import wait_for
 from tests.consumer.archives import PROTOCOLS, Both, Row, error_of, fill, offsets_of, read_until, row_of, ship
+from tests.consumer.group import SECONDS, Member, Results
 from ts_common.errors import StoreUnavailable
 from ts_common.model import TopicPartition as Partition
 from ts_consumer import TieredConsumer, TierMode
@@ -107,6 +108,33 @@ def test_a_member_of_a_group_passes_the_seam_and_commits(filled: Filled, mode: T
         wanted = [TopicPartition(TOPIC, partition) for partition in range(2)]
         committed = {each.partition: each.offset for each in consumer.committed(wanted, 10)}
     assert committed == filled.ends(mode)
+
+
+def test_e04_members_that_join_and_leave_in_the_middle_of_history_lose_nothing(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record is stored once and in order, whichever member owns its partition."""
+    monkeypatch.setattr("tests.consumer.group._WORK_SECONDS", 0.05)
+    topic = "shared"
+    fill(both.cluster, topic)
+    lows = [end // 2 for end in ship(both.archive, both.cluster, topic)]
+    ends = [both.cluster.latest(topic, partition) for partition in range(2)]
+    offsets = {partition: offsets_of(rows) for partition, rows in both.plain_rows(topic, ends).items()}
+    both.cluster.delete_records(topic, dict(enumerate(lows)))
+    config = both.config(KAFKA_FIRST, topic, heartbeat_interval_ms=200) | PROTOCOLS["cooperative"]
+    results = Results()
+    first = Member("first", config, topic, results)
+    wait_for(lambda: results.count() > 0, "the first member to begin", SECONDS)
+    first.hold()
+    assert results.count() < sum(lows)
+    second = Member("second", config, topic, results)
+    wait_for(lambda: {*results.owners().values()} == {first, second}, "each to own one", SECONDS, state=results.owners)
+    first.resume()
+    first.close()
+    wait_for(lambda: results.count() >= sum(map(len, offsets.values())), "all records", SECONDS, state=results.owners)
+    second.close()
+    assert {partition: [offset for offset, _ in results.rows["first", partition]] for partition in range(2)} == offsets
+    assert results.problems == []
 
 
 def test_a_committed_offset_that_kafka_removed_is_read_from_the_archive(filled: Filled) -> None:
