@@ -1,4 +1,8 @@
-"""Elections that lose records of a live tail: readers show the later log, and positions learn of the loss."""
+"""Elections that lose records of a live tail: readers show the later log, and positions learn of the loss.
+
+`make test` has the same without brokers: `tests/tail` has every order, `tests/reader/test_tail.py` the dead tail of an
+entry, `tests/reader/test_follow.py` a position.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +20,7 @@ from tests.uploader.tail.shown import LEVELS, TAIL, UNCLEAN, shown, wait_shown
 from ts_common.archive.tail_logs import read_indexes
 from ts_common.errors import DataLoss
 
-pytestmark = pytest.mark.usefixtures("credentials", "mended")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("credentials", "mended")]
 SHARED = 100
 
 
@@ -43,7 +47,7 @@ def assert_reported(archive: Archive, position: Any, kafkas: list[OracleRecord])
     assert rows == [(each.offset, each.value) for each in kafkas if each.offset >= SHARED]
 
 
-@pytest.mark.parametrize("end", ["pause", pytest.param("die", marks=pytest.mark.full)])
+@pytest.mark.parametrize("end", ["pause", "die"])
 def test_records_of_a_tail_that_an_unclean_election_lost_are_replaced_and_reported(
     cluster: LocalCluster, archive_of: ArchiveOf, end: str
 ) -> None:
@@ -79,7 +83,6 @@ def test_records_of_a_tail_that_an_unclean_election_lost_are_replaced_and_report
     assert_reported(archive, position, kafkas)
 
 
-@pytest.mark.full
 def test_records_above_the_high_watermark_are_not_shown(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """The leader alone has them, as too few replicas are in sync; then an unclean election loses them."""
     witness = archive_of(
@@ -123,7 +126,6 @@ def shipped_end(archive: Archive, log: str) -> int:
     return max((row.end for index in indexes for row in index.entries()), default=0)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("cluster", ["linked"], indirect=True)
 def test_a_leader_that_is_cut_off_loses_nothing_of_the_tail(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """Another broker leads; the former leader appends what producers send it, below no high watermark."""
@@ -156,7 +158,6 @@ def test_a_leader_that_is_cut_off_loses_nothing_of_the_tail(cluster: LocalCluste
     assert [offset for offset, _ in rows] == [each.offset for each in seen if each.offset >= SHARED]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("cluster", ["linked"], indirect=True)
 def test_what_a_leader_that_is_cut_off_acknowledges_alone_is_not_shown(
     cluster: LocalCluster, archive_of: ArchiveOf
