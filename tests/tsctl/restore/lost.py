@@ -32,8 +32,6 @@ _SECONDS = 60
 _PROPERTIES = {
     **SMALL_FETCHES,
     "replica.high.watermark.checkpoint.interval.ms": "500",
-    "offsets.topic.replication.factor": "2",
-    "transaction.state.log.replication.factor": "2",
 }
 _CONFIGURATIONS = {PLAIN: {}, TRANSACTIONS: {}, TORN: {}, COMPACTED: {"cleanup.policy": "compact"}}
 Key = tuple[str, int, int]
@@ -60,13 +58,21 @@ class Lost:
 
 
 @contextmanager
-def lost_cluster(directory: Path, **how: Any) -> Iterator[Lost]:
-    """Ship two brokers' topics, then remove the brokers and their disks; the store stays.
+def lost_cluster(directory: Path, brokers: int = 2, **how: Any) -> Iterator[Lost]:
+    """Ship the topics of one or two brokers, then remove the brokers and their disks; the store stays.
 
     Args:
         how: of the cluster.
     """
-    with LocalCluster(2, s3=True, buckets=[BUCKET], log_dirs=2, properties=_PROPERTIES, name="lost", **how) as cluster:
+    factor = str(brokers)
+    properties = {
+        **_PROPERTIES,
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+    }
+    with LocalCluster(
+        brokers, s3=True, buckets=[BUCKET], log_dirs=2, properties=properties, name="lost", **how
+    ) as cluster:
         _fill(cluster)
         torn_at = _tear(cluster)
         archive = Archive(cluster, directory, PLAIN, properties={PREFIX + "kafka.topics.include": ",".join(TOPICS)})
@@ -100,13 +106,13 @@ def read_all(cluster: LocalCluster, topics: Iterable[str] = TOPICS) -> dict[str,
 def _fill(cluster: LocalCluster) -> None:
     segments = {"segment.bytes": "20000"}
     for topic, count in TOPICS.items():
-        replicas = list(map(_replicas, range(count)))
+        replicas = [[*_replicas(cluster, number)] for number in range(count)]
         config = {**segments, **_CONFIGURATIONS[topic], "min.cleanable.dirty.ratio": "0.01"}
         cluster.create_topic(topic, assignment=replicas, config=config)
     for number, codec in enumerate(CODECS):
         cluster.produce(PLAIN, every_field(150), partition=number, config={"compression.type": codec})
     cluster.brokers[1].restart()  # leader epochs above 0
-    wait_for(lambda: cluster.in_sync(PLAIN, 0) == {1, 2}, "both replicas in sync", _SECONDS)
+    wait_for(lambda: cluster.in_sync(PLAIN, 0) == {*cluster.brokers}, "all replicas in sync", _SECONDS)
     for number, codec in enumerate(CODECS):
         cluster.produce(PLAIN, every_field(150), partition=number, config={"compression.type": codec})
     late = cluster.producer({"transactional.id": "late", "transaction.timeout.ms": 600_000})
@@ -189,8 +195,9 @@ def group_member(cluster: LocalCluster, group: str) -> Iterator[Consumer]:
         consumer.close()
 
 
-def _replicas(partition: int) -> tuple[int, int]:
-    return (1, 2) if partition % 2 == 0 else (2, 1)
+def _replicas(cluster: LocalCluster, partition: int) -> tuple[int, ...]:
+    brokers = sorted(cluster.brokers)
+    return tuple(brokers if partition % 2 == 0 else reversed(brokers))
 
 
 def _wait_until_shipped(archive: Archive, partition: TopicPartition) -> int:
@@ -234,9 +241,7 @@ def _is_aborted(record: OracleRecord) -> bool:
 def _put_snapshots(cluster: LocalCluster, archive: Archive) -> None:
     now = int(time.time() * 1000)
     topics = {
-        name: Topic(
-            None, tuple((1, 2) if number % 2 == 0 else (2, 1) for number in range(count)), _CONFIGURATIONS[name]
-        )
+        name: Topic(None, tuple(_replicas(cluster, number) for number in range(count)), _CONFIGURATIONS[name])
         for name, count in TOPICS.items()
     }
     ClusterSnapshot(now, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, now // HOUR * HOUR)
@@ -275,7 +280,7 @@ class Restore:
 
     def plan(self, *arguments: object) -> Ended:
         """Make the plan."""
-        return self.step("plan", "--brokers", "1,2", *arguments, archive=True)
+        return self.step("plan", "--brokers", ",".join(map(str, self._cluster.brokers)), *arguments, archive=True)
 
     def create(self) -> Ended:
         """Create the topics."""
