@@ -64,8 +64,11 @@ def test_the_browser_draws_holes_gaps_dead_tails_and_damage(tmp_path: Path) -> N
     """
     row = coverage("orders", 1)
     found = (Finding(SEGMENT_DAMAGED, "orders-1", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-1", "b", "k"))
-    page = page_of(tmp_path, [coverage("orders", 0, holes=3), replace(row, findings=(*row.findings, *found))])
+    whole = replace(coverage("payments", 0), held=((0, 1000),), gaps=(), dead=(), findings=())
+    page = page_of(tmp_path, [coverage("orders", 0, holes=3), replace(row, findings=(*row.findings, *found)), whole])
     document = open_page(page)
+    assert document.count('<details class="topic"') == 2
+    assert document.count('data-drawn="1"') == 4  # growth, sizes, and the maps of the first topic
     offsets, times = (part_of(document, f"{kind}-0") for kind in ("offsets", "times"))
     for chart in (offsets, times):
         assert bars(chart, "rgb(208, 0, 0)") == 3
@@ -285,7 +288,8 @@ def test_the_file_needs_no_network(tmp_path: Path) -> None:
     assert re.findall(r"<(?:script|link|img)[^>]*\s(?:src|href)=", text) == []
 
 
-@pytest.mark.parametrize("partitions", [40, pytest.param(600, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("partitions", [600])
 def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
     """Only the first topic is drawn at once; the others are drawn when they are opened."""
     rows = [coverage(f"topic-{number // 10:03d}", number % 10, holes=2) for number in range(partitions)]
