@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple, Self
 
+from ts_common.json_objects import MAX_INT32, MAX_INT64
+
 
 class ErasedRun(NamedTuple):
     """Offsets `[start, end)` that are hidden in batches of `epoch` and below."""
@@ -130,6 +132,7 @@ class ErasedOffsets:
 
 
 NOTHING_ERASED = ErasedOffsets()
+ALL_ERASED = ErasedOffsets.ascending([(0, MAX_INT64, MAX_INT32)])
 
 
 def _disjoint(ordered: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:

@@ -245,7 +245,7 @@ def _places(archive: OpenArchive, topic: str, output: Output) -> "list[Places]":
 
     found = [places_of(store, archive.keys, topic) for store in archive.stores]
     for url in sorted(frozenset[str]().union(*(each.elsewhere for each in found))):
-        output.warn(f"{url} has older records of topic {topic}: repeat the command on that archive")
+        output.warn(f"{url} has older records of topic {topic}: repeat the command there, with the same id")
     if not any(each.places for each in found):
         known = archive.known_names()
         raise QueryError(

@@ -8,8 +8,11 @@ import typer
 
 from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import Scheme, open_store, parse_location
+from ts_common.store.options import NO_OPTIONS
 from ts_common.wording import counted
-from ts_reader.options.archive_name import SOURCE
+from ts_reader.options.archive_name import SOURCE, ArchiveName
 from tsctl.archive_options import ArchiveOptions, JsonOption, open_archive
 from tsctl.erase.metrics import GAUGES, values_of
 from tsctl.erase.report import (
@@ -47,6 +50,14 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what a run would look at, and write nothing.")
     ] = False,
+    former_stores: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--former-store",
+            help="Another store with older records of a restored topic, as status names it; repeatable.",
+            metavar="URL",
+        ),
+    ] = None,
     every: EveryOption = None,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     metrics_file: MetricsFileOption = None,
@@ -76,8 +87,15 @@ def run(
                 with ExitStack() as run_ends:
                     results = list["Found"]() if dry_run else run_ends.enter_context(record.run())
                     archive = run_ends.enter_context(open_archive(name, output.warn))
+                    others = [run_ends.enter_context(_former_store(name, url)) for url in former_stores or ()]
                     for found in run_archive(
-                        archive, waits, output.warn, topic=topic, writes=not dry_run, begun=results.append
+                        archive,
+                        waits,
+                        output.warn,
+                        topic=topic,
+                        writes=not dry_run,
+                        others=others,
+                        begun=results.append,
                     ):
                         _print(found, output, is_dry=dry_run)
                 code = ExitCode.FOUND if any(each.is_finding or each.late for each in results) else ExitCode.FINE
@@ -90,6 +108,12 @@ def run(
                 break
     if code is not ExitCode.FINE:
         raise typer.Exit(code)
+
+
+def _former_store(name: ArchiveName, url: str) -> ObjectStore:
+    """Open a store with the options of the archive's own, if both are of S3; other stores have none."""
+    are_both = all(parse_location(each).scheme is Scheme.S3 for each in (url, name.endpoints[0].location))
+    return open_store(url, name.endpoints[0].options if are_both else NO_OPTIONS)
 
 
 def _print(found: "Found", output: Output, *, is_dry: bool) -> None:

@@ -1,6 +1,6 @@
 """A run of `tsctl erase run` on all stores of an archive."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys
@@ -27,6 +27,7 @@ def run_archive(
     *,
     topic: str | None = None,
     writes: bool = True,
+    others: Sequence[ObjectStore] = (),
     begun: Callable[[Found], object] = lambda _: None,
 ) -> Iterator[Found]:
     """Rewrite and remove on each location of an archive, and yield what was done there.
@@ -36,6 +37,7 @@ def run_archive(
         warn: is called with a sentence for the operator.
         topic: whose requests alone are looked at; None for all.
         writes: False for a dry run.
+        others: further stores, with former places of its topics.
         begun: is called with the result of each location before it has anything: an error can end the run later.
 
     Raises:
@@ -49,12 +51,14 @@ def run_archive(
         by_store[store] = [each for each in read if topic is None or each.request.topic == topic]
     if topic is not None and not any(by_store.values()):  # a misspelt name would erase nothing without a message
         raise QueryError(f"--topic={topic}: no request names it; tsctl erase status lists them")
+    open_ones = {store.location.rstrip("/"): store for store in (*archive.stores, *others)}
     for store, requests in by_store.items():
         found = Found(store.location)
         begun(found)
         now = int(store.current_time() * _MILLISECONDS)
         held, locked = holds_of(archive, now), locked_by(store, now)
-        run_once(Work(store, archive.keys, grace, held, locked, warn, batch_limit(), writes), requests, found)
+        work = Work(store, archive.keys, grace, held, locked, warn, batch_limit(), writes, open_ones)
+        run_once(work, requests, found)
         yield found
 
 

@@ -1,7 +1,7 @@
 """The directories with records of a topic in one store: all incarnations, and where restored records were before."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from ts_common.archive.directories import list_topics
@@ -36,13 +36,13 @@ class Places:
 
     Attributes:
         topic_ids: of the newest incarnation; empty if it never had one.
-        elsewhere: URLs of other stores that have older records of it.
+        elsewhere: former places in other stores, by the URL of the store.
     """
 
     store: ObjectStore
     places: tuple[Place, ...]
     topic_ids: frozenset[str] = frozenset()
-    elsewhere: frozenset[str] = frozenset()
+    elsewhere: Mapping[str, tuple[PartitionKeys, ...]] = field(default_factory=dict)
 
 
 def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
@@ -58,7 +58,7 @@ def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
         return Places(store, ())
     incarnations, _ = read_incarnations(store, cluster, topic)
     newest = incarnations.newest_directory
-    found, elsewhere = list[Place](), set[str]()
+    found, elsewhere = list[Place](), dict[str, tuple[PartitionKeys, ...]]()
     restored = dict[str, Restored | None]()
     for directory in (topic, *sorted(listed.later)):
         for number in sorted(listed.partitions):
@@ -69,21 +69,23 @@ def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
                 found += [Place(each, each.name_in(cluster), is_newest=False) for each in former]
     ids = frozenset(each.topic_id for each in incarnations.entries if each.directory == newest)
     once = {place.keys.prefix: place for place in reversed(found)}  # a former place can be an older incarnation
-    return Places(store, tuple(reversed(once.values())), ids, frozenset(elsewhere))
+    return Places(store, tuple(reversed(once.values())), ids, elsewhere)
 
 
-def keys_of_place(cluster: ClusterKeys, topic: str, name: str) -> PartitionKeys | None:
-    """Return the keys of a place by its name in a request; None for one of another cluster, which has another form.
+def keys_of_place(cluster: ClusterKeys, topic: str, name: str) -> PartitionKeys:
+    """Return the keys of a place by its name in a request: a directory, or the path of one of another cluster.
 
     Raises:
         CorruptData: the name is not one of a partition's directory.
     """
-    if not TopicPartition.is_directory_name(name):
-        raise CorruptData(f"the request names {printable(name)}, which is no directory of a partition")
-    if "/" in name:
-        return None
-    incarnation, _, number = name.rpartition("-")
-    return cluster.partition(TopicPartition(topic, int(number)), incarnation)
+    *path, directory = name.split("/")
+    if TopicPartition.is_directory_name(directory):
+        incarnation, _, number = directory.rpartition("-")
+        its = ClusterKeys(path[-1], len("".join(path[:-1]))) if path else cluster
+        keys = its.partition(TopicPartition(topic, int(number)), incarnation)
+        if name == (keys.prefix.rstrip("/") if path else keys.directory):
+            return keys
+    raise CorruptData(f"the request names {printable(name)}, which is no directory of a partition")
 
 
 def _has_objects(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) -> bool:
@@ -93,9 +95,12 @@ def _has_objects(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) 
 
 
 def _former(
-    store: ObjectStore, keys: PartitionKeys, known: dict[str, Restored | None], elsewhere: set[str]
+    store: ObjectStore,
+    keys: PartitionKeys,
+    known: dict[str, Restored | None],
+    elsewhere: dict[str, tuple[PartitionKeys, ...]],
 ) -> Iterator[PartitionKeys]:
-    """Yield the former places of a partition in the same store; add the URL of one in another store."""
+    """Yield the former places of a partition in the same store; add one in another store to `elsewhere`."""
     seen = {keys.prefix}
     while True:
         key = keys.cluster.restored
@@ -105,10 +110,10 @@ def _former(
         found = None if record is None else record.find(keys)
         if found is None:
             return
-        if found[0].url is not None and found[0].url.rstrip("/") != store.location.rstrip("/"):
-            elsewhere.add(found[0].url)
+        keys, url = found[0].keys_of(keys.partition), found[0].url
+        if url is not None and url.rstrip("/") != store.location.rstrip("/"):
+            elsewhere[url] = (*elsewhere.get(url, ()), keys)
             return
-        keys = found[0].keys_of(keys.partition)
         if keys.prefix in seen or len(seen) > _MOST:
             raise CorruptData(f"{key}: former places of {keys.partition} form a circle, or are more than {_MOST}")
         seen.add(keys.prefix)

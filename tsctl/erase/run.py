@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache, partial
 from typing import Final
 
 from ts_common.archive.erased_list import greatest_listed
@@ -28,7 +29,7 @@ from ts_reader.reading.parallel import stream_in_threads
 from tsctl.erase.erased_copies import Did, Held, Outcome
 from tsctl.erase.evidence import Evidence, Progress, progress_of
 from tsctl.erase.listing import remove_former_lists
-from tsctl.erase.places import Place, keys_of_place, places_of
+from tsctl.erase.places import Place, Places, keys_of_place, places_of
 from tsctl.erase.remains import Remains, Surface
 from tsctl.erase.removing import remove_replaced
 from tsctl.erase.replacing import replace_copies
@@ -53,6 +54,7 @@ class Work:
         locked: returns, by key, the lock of each object that the store keeps.
         warn: is called with a sentence for the operator.
         writes: False for a dry run.
+        others: further stores that are open, by location: former places can be there.
     """
 
     store: ObjectStore
@@ -63,6 +65,11 @@ class Work:
     warn: Callable[[str], None]
     limit: BatchLimit = DEFAULT_LIMIT
     writes: bool = True
+    others: Mapping[str, ObjectStore] = field(default_factory=dict)
+
+    def known_places(self) -> Callable[[str], Places]:
+        """Return a function that returns the places of a topic, and reads each topic once."""
+        return cache(partial(places_of, self.store, self.cluster))
 
 
 @dataclass(slots=True)
@@ -199,8 +206,8 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
         CorruptData, NewerFormat: an object that names places or requests is damaged, or of a later release.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
-    evidence = Evidence(work.store, work.cluster, requests)
-    found.partitions += targets(work, requests)
+    evidence, places = Evidence(work.store, work.cluster, requests), work.known_places()
+    found.partitions += targets(work, requests, places)
     try:
         _each(work, found.partitions, lambda each: _rewrite(work, each, evidence))
         if work.writes:
@@ -211,7 +218,7 @@ def run_once(work: Work, requests: Sequence[Progress], found: Found) -> None:
             with suppress(TieredStorageError):
                 evidence.put()
         raise
-    elsewhere = _look_elsewhere(work, requests, found.partitions, evidence)
+    elsewhere = _look_elsewhere(work, requests, found.partitions, evidence, places)
     for progress in requests:
         found.requests.append(_end(work, progress, found.partitions, elsewhere, evidence))
     found.now = int(work.store.current_time() * 1000)
@@ -233,7 +240,7 @@ def _each(work: Work, visited: Sequence[Visited], do: Callable[[Visited], None])
         pass
 
 
-def targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
+def targets(work: Work, requests: Sequence[Progress], places_of_topic: Callable[[str], Places]) -> Iterator[Visited]:
     """Yield each partition that a request names with a list, and that has objects, or one of a topic that fails."""
     named = dict[str, dict[str, dict[str, ErasedPartition]]]()
     for progress in requests:
@@ -243,20 +250,30 @@ def targets(work: Work, requests: Sequence[Progress]) -> Iterator[Visited]:
                 of_topic.setdefault(each.directory, {})[progress.request.name] = each
     for topic, directories in sorted(named.items()):
         try:
-            places = places_of(work.store, work.cluster, topic)
+            places = places_of_topic(topic)
         except LEAVES_OUT as error:
             for directory, wanted in directories.items():
                 with suppress(CorruptData):  # a name that is no place, which remains of its request
-                    if (keys := keys_of_place(work.cluster, topic, directory)) is not None:
-                        visited = Visited(Place(keys, directory, is_newest=False), wanted)
-                        visited.fail(error)
-                        yield visited
+                    keys = keys_of_place(work.cluster, topic, directory)
+                    visited = Visited(Place(keys, directory, is_newest=False), wanted)
+                    visited.fail(error)
+                    yield visited
             continue
         for url in sorted(places.elsewhere):
-            work.warn(f"{url} has older records of topic {topic}: repeat the command on that archive")
+            work.warn(f"{url} has older records of topic {topic}: repeat the command there, with the same id")
         for place in places.places:
             if place.name in directories:
                 yield Visited(place, directories[place.name])
+
+
+def removed_of(work: Work, requests: Sequence[Progress], partitions: Sequence[Visited]) -> dict[str, PartitionKeys]:
+    """Return the partitions that requests name with a list, and that retention removed wholly, by their names."""
+    found, stored = dict[str, PartitionKeys](), {each.place.name for each in partitions}
+    for request in (each.request for each in requests):
+        for directory in {each.directory for each in request.partitions if each.number} - stored:
+            with suppress(CorruptData):  # as in `targets`
+                found[directory] = keys_of_place(work.cluster, request.topic, directory)
+    return found
 
 
 def _rewrite(work: Work, visited: Visited, evidence: Evidence) -> None:
@@ -349,26 +366,37 @@ class _Elsewhere:
 
 
 def _look_elsewhere(
-    work: Work, requests: Sequence[Progress], partitions: Sequence[Visited], evidence: Evidence
+    work: Work,
+    requests: Sequence[Progress],
+    partitions: Sequence[Visited],
+    evidence: Evidence,
+    places_of_topic: Callable[[str], Places],
 ) -> _Elsewhere:
     """Look next to copies for what requests have; for topics without news only in versions that are newer than that."""
     if not work.writes:
         return _Elsewhere({}, {})
-    surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit, evidence.made)
+    surfaces = Surfaces(work.store, work.cluster, work.grace, work.limit, evidence.made, work.others)
     topics = {each.request.topic for each in requests if each.state is not ErasureState.ERASED}
     topics |= {each.place.keys.partition.topic for each in partitions if each.outcomes or each.problem is not None}
-    by_topic = dict[str, list[PartitionKeys]]()
+    wanted = [each for each in requests if each.request.topic in topics]
+    removed = removed_of(work, wanted, partitions)
+    by_topic = dict[str, dict[PartitionKeys, bool]]()
+    for keys in removed.values():
+        by_topic.setdefault(keys.partition.topic, {})[keys] = False
     for each in partitions:
         if (topic := each.place.keys.partition.topic) in topics:
-            by_topic.setdefault(topic, []).append(each.place.keys)
+            by_topic.setdefault(topic, {})[each.place.keys] = True
             each.elsewhere = surfaces.of_partition(each.place.keys, work.held(each.place))
         else:  # what was shipped again, and deleted before this run, is a version only
             looked = min(one.time for one in requests if one.request.name in each.wanted) / 1000 - _LONGEST_RUN
             each.elsewhere = surfaces.of_partition(each.place.keys, work.held(each.place), looked)
     of_topics = {topic: surfaces.of_topic(keys) for topic, keys in by_topic.items()}
     places = {each.place.name: each.place.keys for each in partitions}
-    wanted = [each for each in requests if each.request.topic in topics]
-    return _Elsewhere(of_topics, {each.request.name: surfaces.of_request(each, places) for each in wanted})
+    of_requests = dict[str, list[Remains]]()
+    for one in wanted:
+        of_requests[one.request.name] = surfaces.of_request(one, places, removed)
+        of_requests[one.request.name] += surfaces.of_former_stores(one, places_of_topic)
+    return _Elsewhere(of_topics, of_requests)
 
 
 def _end(

@@ -1,28 +1,32 @@
 """Where else than in copies a run looks for records of requests: versions, live tails, indexes of keys, tables."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from ts_common.archive.catalog import read_snapshot
-from ts_common.archive.erased_offsets import ErasedOffsets
+from ts_common.archive.erased_offsets import ALL_ERASED, ErasedOffsets
+from ts_common.archive.erasures import Erasure, ErasureState, read_erasure
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.errors import AccessDenied, StaleStateError
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectStore
 from ts_common.store.protection import Protection
 from ts_common.wording import counted
+from tsctl.erase.adding import terms_of
 from tsctl.erase.erased_copies import NOTHING_NOTED, Held, Noted
-from tsctl.erase.evidence import Progress
+from tsctl.erase.evidence import Progress, progress_of
 from tsctl.erase.index_versions import remaining_index_versions
 from tsctl.erase.key_indexes import remaining_in_key_indexes
 from tsctl.erase.live_tails import remaining_in_tails, remaining_tail_versions
-from tsctl.erase.places import keys_of_place
+from tsctl.erase.places import Places, keys_of_place
 from tsctl.erase.remains import UNLISTED, Remains, Surface
 from tsctl.erase.tables import remaining_in_tables
 from tsctl.erase.versions import remaining_versions
 from tsctl.gc.retention import LEAVES_OUT
 
+NO_STORES: Final[Mapping[str, ObjectStore]] = MappingProxyType({})
 _LONGEST_INDEXING: Final = 86_400.0  # seconds: a run that began before the list can put an index after it
 
 
@@ -32,6 +36,7 @@ class Surfaces:
     Args:
         grace: as of `tsctl.erase.versions.remaining_versions`.
         noted: as of `tsctl.erase.erased_copies.ErasedCopies`.
+        others: further stores that are open, by location.
     """
 
     def __init__(
@@ -41,9 +46,11 @@ class Surfaces:
         grace: float,
         limit: BatchLimit = DEFAULT_LIMIT,
         noted: Noted = NOTHING_NOTED,
+        others: Mapping[str, ObjectStore] = NO_STORES,
     ) -> None:
         self._store, self._cluster, self._grace, self._limit, self._noted = store, cluster, grace, limit, noted
         self._protection: Protection = store.protection()
+        self._others = others
 
     def of_partition(self, keys: PartitionKeys, held: Held, since: float = 0.0) -> list[Remains]:
         """Return the versions of a partition that can have records of its list; `since` as of `remaining_versions`."""
@@ -60,38 +67,49 @@ class Surfaces:
         )
         return looked(look, Surface.VERSION, keys.prefix)
 
-    def of_topic(self, partitions: Sequence[PartitionKeys]) -> list[Remains]:
-        """Return what indexes of keys and live tails have of the lists of some partitions of one topic."""
-        look = partial(remaining_in_key_indexes, self._store, partitions)
-        found = looked(look, Surface.KEY_INDEX, partitions[0].incarnation)
-        by_cluster = dict[ClusterKeys, list[PartitionKeys]]()
-        for keys in partitions:
-            by_cluster.setdefault(keys.cluster, []).append(keys)
+    def of_topic(self, partitions: Mapping[PartitionKeys, bool]) -> list[Remains]:
+        """Return what indexes of keys and live tails have of the lists of some partitions of one topic.
+
+        Args:
+            partitions: each with whether it has objects; of one that retention removed, all records count.
+        """
+        with_objects, removed = ([keys for keys, has in partitions.items() if has is each] for each in (True, False))
+        look = partial(remaining_in_key_indexes, self._store, with_objects, removed)
+        found = looked(look, Surface.KEY_INDEX, next(iter(partitions)).incarnation)
+        by_cluster = dict[ClusterKeys, dict[PartitionKeys, bool]]()
+        for keys, has_objects in partitions.items():
+            by_cluster.setdefault(keys.cluster, {})[keys] = has_objects
         for cluster, several in by_cluster.items():
             found += looked(partial(self._tails, cluster, several), Surface.TAIL, cluster.tails)
         return found
 
-    def _tails(self, cluster: ClusterKeys, partitions: Sequence[PartitionKeys]) -> Iterator[Remains]:
+    def _tails(self, cluster: ClusterKeys, partitions: Mapping[PartitionKeys, bool]) -> Iterator[Remains]:
         erased = dict[str, ErasedOffsets]()
-        for keys in partitions:
-            erased[keys.directory] = read_snapshot(self._store, keys).read_erased(self._store)
+        for keys, has_objects in partitions.items():
+            erased[keys.directory] = (
+                read_snapshot(self._store, keys).read_erased(self._store) if has_objects else ALL_ERASED
+            )
         yield from remaining_in_tails(self._store, cluster, erased)
 
-    def of_request(self, progress: Progress, places: Mapping[str, PartitionKeys]) -> list[Remains]:
+    def of_request(
+        self, progress: Progress, places: Mapping[str, PartitionKeys], removed: Mapping[str, PartitionKeys]
+    ) -> list[Remains]:
         """Return what tables and earlier versions of other objects than segments can have of a request.
 
         Args:
             places: the partitions with objects, by their names.
+            removed: those without any.
         """
         wanted: Mapping[str, int] = {each.directory: each.number for each in progress.request.partitions if each.number}
         if not wanted:
             return []
         tables = partial(remaining_in_tables, self._store, self._cluster, wanted)
         before, protection = progress.searched / 1000, self._protection
-        tails = partial(remaining_tail_versions, self._store, self._cluster, before, protection=protection)
         found = looked(tables, Surface.TABLE, self._cluster.cluster_prefix)
-        found += looked(tails, Surface.VERSION, self._cluster.tails)
-        its = (places[directory] for directory in wanted if directory in places)
+        its = [keys for name, keys in {**removed, **places}.items() if name in wanted]
+        for cluster in dict.fromkeys((self._cluster, *(keys.cluster for keys in its))):
+            tails = partial(remaining_tail_versions, self._store, cluster, before, protection=protection)
+            found += looked(tails, Surface.VERSION, cluster.tails)
         for cluster, incarnation in dict.fromkeys((keys.cluster, keys.incarnation) for keys in its):
             obeyed = before + _LONGEST_INDEXING
             index = partial(remaining_index_versions, self._store, cluster, incarnation, before=obeyed)
@@ -103,19 +121,65 @@ class Surfaces:
 
     def _removed(self, topic: str, directory: str) -> Iterator[Remains]:
         """Yield a directory that is no place of its topic, if it has segments, or the bucket has versions of some."""
-        keys = keys_of_place(self._cluster, topic, directory)
-        prefix = f"{directory}/" if keys is None else keys.prefix
-        if count := sum(info.key.endswith(LOG_SUFFIX) for info in self._store.list(prefix)):
+        prefix = keys_of_place(self._cluster, topic, directory).prefix
+        if count := _count_of_segments(self._store, prefix):
             why = f"{counted(count, 'segment')}, and the topic has no such place any more: put restored.json back"
             yield Remains(Surface.COPY, prefix, why)
-        if not self._protection.versioned:
-            return
-        versions = self._store.versions(prefix)
-        if versions is None:
+        kept = _count_of_versions(self._store, prefix, self._protection)
+        if kept is None:
             yield Remains(Surface.VERSION, prefix, UNLISTED)
-        elif count := sum(each.info.key.endswith(LOG_SUFFIX) and not each.is_delete_marker for each in versions):
-            why = f"{counted(count, 'version')} of segments that retention deleted; a rule of the bucket expires these"
+        elif kept:
+            why = f"{counted(kept, 'version')} of segments that retention deleted; a rule of the bucket expires these"
             yield Remains(Surface.VERSION, prefix, why)
+
+    def of_former_stores(self, progress: Progress, places_of_topic: Callable[[str], Places]) -> list[Remains]:
+        """Return the former places of a request's topic in other stores, unless a request of its terms erased them.
+
+        No store is opened because an object names it: that object could send credentials anywhere.
+        """
+        return looked(partial(self._former_stores, progress, places_of_topic), Surface.COPY, self._cluster.restored)
+
+    def _former_stores(self, progress: Progress, places_of_topic: Callable[[str], Places]) -> Iterator[Remains]:
+        request = progress.request
+        for url, places in sorted(places_of_topic(request.topic).elsewhere.items()):
+            store = self._others.get(url.rstrip("/"))
+            for keys in places:
+                if store is None or _remains_there(store, keys, request):
+                    where = f"{url.rstrip('/')}/{keys.prefix}"
+                    todo = "" if store is not None else f", then give each run --former-store {url}"
+                    reason = (
+                        f"a former place in another store, where no request {request.name} has erased it: erase there "
+                        f"with the same id, topic, --reference and --due (--url {url} --cluster "
+                        f"{keys.cluster.cluster}){todo}"
+                    )
+                    yield Remains(Surface.COPY, where, reason)
+
+
+def _remains_there(store: ObjectStore, keys: PartitionKeys, request: Erasure) -> bool:
+    """Return whether a former place in another store has segments that its own request has not erased."""
+    its = read_erasure(store, keys.cluster, request.name)
+    if its is not None and terms_of(its) == terms_of(request):
+        progress = progress_of(store, keys.cluster, its)
+        named = {each.directory for each in progress.request.partitions}
+        if progress.state is ErasureState.ERASED and keys.directory in named:
+            return False
+    return bool(_count_of_segments(store, keys.prefix)) or _count_of_versions(store, keys.prefix) != 0
+
+
+def _count_of_segments(store: ObjectStore, prefix: str) -> int:
+    return sum(info.key.endswith(LOG_SUFFIX) for info in store.list(prefix))
+
+
+def _count_of_versions(store: ObjectStore, prefix: str, protection: Protection | None = None) -> int | None:
+    """Return the number of versions of segments in a bucket that keeps them; None if it does not list them."""
+    if not (protection or store.protection()).versioned:
+        return 0
+    versions = store.versions(prefix)
+    return (
+        None
+        if versions is None
+        else sum(each.info.key.endswith(LOG_SUFFIX) and not each.is_delete_marker for each in versions)
+    )
 
 
 def looked(look: Callable[[], Iterable[Remains]], surface: Surface, where: str) -> list[Remains]:

@@ -15,7 +15,7 @@ from tsctl.erase.archive_run import holds_of
 from tsctl.erase.erased_copies import Did, Outcome
 from tsctl.erase.evidence import Evidence, read_progress
 from tsctl.erase.index_versions import remove_index_versions
-from tsctl.erase.run import FAILS, Visited, Work, targets
+from tsctl.erase.run import FAILS, Visited, Work, removed_of, targets
 from tsctl.erase.versions import remove_versions
 from tsctl.gc.archive_run import locked_by
 from tsctl.scan_options import batch_limit
@@ -77,7 +77,7 @@ def remove_in_archive(
 def _remove(work: Work, protection: Protection, found: Found) -> None:
     requests = read_progress(work.store, work.cluster)
     evidence = Evidence(work.store, work.cluster, requests)
-    found.partitions += targets(work, requests)
+    found.partitions += targets(work, requests, work.known_places())
     try:
         for visited in found.partitions:
             try:
@@ -86,8 +86,10 @@ def _remove(work: Work, protection: Protection, found: Found) -> None:
                 raise
             except FAILS as error:
                 visited.fail(error)
-        for keys in dict.fromkeys((each.place.keys.cluster, each.place.keys.incarnation) for each in found.partitions):
-            found.indexes += remove_index_versions(work.store, *keys, protection=protection, writes=work.writes)
+        removed = removed_of(work, requests, found.partitions).values()
+        its = [*(each.place.keys for each in found.partitions), *removed]
+        for index in dict.fromkeys((keys.cluster, keys.incarnation) for keys in its):
+            found.indexes += remove_index_versions(work.store, *index, protection=protection, writes=work.writes)
     finally:
         if work.writes:
             evidence.put()

@@ -139,4 +139,5 @@ def test_records_of_a_restored_log_are_hidden_where_they_were_before(tmp_path: P
     assert [(each.directory, each.offsets) for each in request.partitions] == [("t-0", 1), ("old/t-0", 1)]
     assert shown(archive).count(PERSON) == 0
     archive.put_restored(former.keys, 31, url="s3://elsewhere/base")
-    assert places_of(archive.store, archive.keys, "t").elsewhere == {"s3://elsewhere/base"}
+    elsewhere = places_of(archive.store, archive.keys, "t").elsewhere
+    assert elsewhere == {"s3://elsewhere/base": (former.partition("t"),)}
