@@ -8,6 +8,8 @@ import pytest
 from tests.erased.canary import END, GONE, STAY, Canary, canary, put_erased
 from tests.made_archive import CLUSTER, batches
 from tests.tsctl.erase.killing import not_held, not_locked, values
+from tests.tsctl.erase.made import put_agent
+from tests.tsctl.erase.test_running import DAY, add, erase
 from tests.tsctl.running import Run, runner
 from ts_common.archive.object_keys import SegmentName
 from tsctl.erase.replacing import replace_copies
@@ -124,8 +126,8 @@ def test_ls_and_gaps_report_no_loss(person: Canary, run: Run) -> None:
     assert run("gaps", *place(person)).code == 0
 
 
-def test_verify_names_the_segments_with_erased_records(person: Canary, run: Run) -> None:
-    """Those to rewrite, and those that a rewritten copy replaces; without their bytes there is no such finding."""
+def test_verify_names_the_segments_with_erased_records(person: Canary, run: Run, tmp_path: Path) -> None:
+    """Those to rewrite, and those that a rewritten copy replaces. Metadata proves nothing: agents can write it."""
     store, keys = person.archive.store, person.keys
     person.archive.put_segment("t", END, batches((END, END + 10)))
     person.archive.commit("t", END + 10, highest_base=END)
@@ -142,10 +144,16 @@ def test_verify_names_the_segments_with_erased_records(person: Canary, run: Run)
     person.erase()
     first = keys.segment(SegmentName(0))
     assert found() == [f"2 segments can have erased records; the first is {first}"]
-    list(replace_copies(store, keys, held=not_held, locked=not_locked))
+    put_agent(person.archive)
+    add(person, run, tmp_path)
+    erase(person, run)
     assert found() == [f"2 segments can have erased records; others replace 2 of them; the first is {first}"]
-    store.delete([keys.segment(SegmentName(base)) for base in (0, 100)])
+    old = store.get(first)
+    person.archive.age(DAY)
+    erase(person, run)
     assert found() == []
+    store.put(first, old[0], metadata={**old[1].metadata, "ts-erased": "999999"})
+    assert found() == [f"1 segment can have erased records; others replace 1 of them; the first is {first}"]
 
 
 def test_verify_reports_a_damaged_list_and_no_good_one(person: Canary, run: Run) -> None:

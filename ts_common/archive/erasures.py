@@ -25,24 +25,30 @@ A run of `tsctl erase run` puts objects of these names too; they have no search.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.archive.stored_object import Presence, StoredObject, TopicName, between, limited
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound
+from ts_common.json_objects import decoding, parse_fields, text, whole_number
 from ts_common.store.contract import ObjectStore
 
 ERASURE_BYTES: Final = 16 << 20
+EXPECTED_LINE: Final = "a line about a request to erase"
+_LINE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}(?<!\.done)", re.ASCII)
 _SUFFIX: Final = ".json"
 _DONE: Final = ".done.json"
 _RUN: Final = re.compile(rf"(?P<name>{_NAME.pattern})\.run-(?P<time>[0-9]{{1,15}})\.jsonl", re.ASCII)
 _LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 _Text = Annotated[str, limited(1000)]
+Obeyed = Mapping[tuple[str, str], int]
+"""By key and ETag of an object, the number of the list whose records it lacks."""
 _Number = Annotated[int, between(0, MAX_ERASED)]
 
 
@@ -216,6 +222,41 @@ def list_erasure_runs(store: ObjectStore, keys: ClusterKeys, name: str | None) -
         if run.time != time or time > _LATEST:  # a run puts the time after the last one
             raise CorruptData(f"{key}: it has the time {run.time}, and no run puts that under this name")
         yield run, lines
+
+
+def obeyed_of(fields: Mapping[str, Any]) -> Obeyed:
+    """Return what a line of evidence has of an object, by its key and ETag: the number of the list that it obeys.
+
+    Agents can write any metadata, and not this. It raises what `decoding` translates.
+    """
+    if "etag" not in fields or not (number := whole_number(fields["list"], 0, MAX_ERASED)):
+        return {}
+    return {(text(fields.get("made", "")) or text(fields["key"]), text(fields["etag"])): number}
+
+
+def evidence_lines(run: ErasureRun, lines: bytes, keys: ClusterKeys) -> Iterator[tuple[str, bytes, Mapping[str, Any]]]:
+    """Yield the lines of a run after the first, each with the key of its object and its fields."""
+    key = erasure_run_key(keys, run.name, run.time)
+    for line in lines.splitlines():
+        yield key, line, parse_fields(line, key, EXPECTED_LINE, _LINE_BYTES)
+
+
+def read_obeyed(store: ObjectStore, keys: ClusterKeys) -> Obeyed:
+    """Return the greatest list that each object obeys, by its key and ETag, as the evidence of all runs has it.
+
+    Evidence that cannot be read proves nothing.
+
+    Raises:
+        StoreUnavailable, BucketMissing: the store failed.
+    """
+    found = dict[tuple[str, str], int]()
+    with suppress(CorruptData, NewerFormat, AccessDenied):
+        for run, lines in list_erasure_runs(store, keys, None):
+            for key, line, fields in evidence_lines(run, lines, keys):
+                with decoding(key, EXPECTED_LINE, line):
+                    for pair, number in obeyed_of(fields).items():
+                        found[pair] = max(number, found.get(pair, 0))
+    return found
 
 
 def read_erasure(store: ObjectStore, keys: ClusterKeys, name: str) -> Erasure | None:

@@ -15,6 +15,7 @@ from ts_common.archive.catalog import read_log_start, read_snapshot
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.erased_offsets import ErasedOffsets
+from ts_common.archive.erasures import Obeyed
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.errors import ObjectNotFound
 from ts_common.json_objects import MAX_INT64
@@ -27,8 +28,7 @@ Held = Callable[[], str | None]
 """Returns why bytes of the topic must stay now; None if nothing keeps them."""
 
 
-Noted = Mapping[tuple[str, str], int]
-"""By key and ETag of an object, the number of the list whose records it lacks."""
+Noted = Obeyed
 NOTHING_NOTED: Final[Noted] = MappingProxyType({})
 
 

@@ -25,25 +25,25 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from ts_common.archive.commit import MAX_ERASED
 from ts_common.archive.erasures import (
+    EXPECTED_LINE,
     Erasure,
     ErasureDone,
     ErasureRun,
     ErasureState,
     erasure_run_key,
+    evidence_lines,
     list_erasure_runs,
+    obeyed_of,
     read_erasures,
 )
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import PreconditionFailed
-from ts_common.json_objects import decoding, optional_number, parse_fields, text, whole_number
+from ts_common.json_objects import decoding, optional_number, text
 from ts_common.store.contract import IfAbsent, ObjectStore
 from tsctl.erase.remains import Remains, Surface
 
 _MILLISECONDS: Final = 1000
-_EXPECTED: Final = "a line about a request to erase"
-_LINE_BYTES: Final = 1 << 20
 _PART_BYTES: Final = 4 << 20  # a reader reads an object of 16 MiB at most
 _MOST_REMAINS: Final = 10_000
 _MOST_TEXT: Final = 1000  # characters
@@ -117,7 +117,7 @@ def progress_of(store: ObjectStore, cluster: ClusterKeys, request: Erasure) -> P
         if run.is_search:
             continue
         last, remains = run, []
-        for fields in _lines(lines, erasure_run_key(cluster, run.name, run.time)):
+        for fields in _lines(run, lines, cluster):
             if isinstance(fields, Remains):
                 remains.append(fields)
                 continue
@@ -141,20 +141,20 @@ def read_replaced(store: ObjectStore, cluster: ClusterKeys) -> Iterator[Pair]:
         As `progress_of`.
     """
     for run, lines in list_erasure_runs(store, cluster, None):
-        for fields in _lines(lines, erasure_run_key(cluster, run.name, run.time)):
+        for fields in _lines(run, lines, cluster):
             if not isinstance(fields, Remains) and all(fields[1]):
                 yield fields[1]
 
 
-def _lines(data: bytes, key: str) -> Iterable[Remains | tuple[str, Pair, Mapping[Pair, int]]]:
-    for line in data.splitlines():
-        fields = parse_fields(line, key, _EXPECTED, _LINE_BYTES)
-        with decoding(key, _EXPECTED, line):
+def _lines(
+    run: ErasureRun, lines: bytes, cluster: ClusterKeys
+) -> Iterable[Remains | tuple[str, Pair, Mapping[Pair, int]]]:
+    for key, line, fields in evidence_lines(run, lines, cluster):
+        with decoding(key, EXPECTED_LINE, line):
             did = text(fields["did"])
             if did != _REMAINS:
-                key_of, made = text(fields.get("key", "")), text(fields.get("made", ""))
-                number = whole_number(fields["list"], 0, MAX_ERASED) if "etag" in fields else 0
-                yield did, (key_of, made), {(made or key_of, text(fields["etag"])): number} if number else {}
+                pair = text(fields.get("key", "")), text(fields.get("made", ""))
+                yield did, pair, obeyed_of(fields)
                 continue
             where, reason = text(fields["where"]), text(fields["reason"])
             yield Remains(Surface(fields["surface"]), where, reason, optional_number(fields["until"]))

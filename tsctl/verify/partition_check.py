@@ -1,13 +1,14 @@
 """Checks a partition as a whole: holes, overlaps, dead tails, orphans, and its commit."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erasures import Obeyed
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.archive.partition_view import PartitionView
@@ -75,6 +76,7 @@ def check_partition(
     where: str,
     findings: tuple[Finding, ...],
     ages: Ages,
+    obeyed: Callable[[], Obeyed],
     *,
     compare: bool,
 ) -> Coverage:
@@ -85,6 +87,7 @@ def check_partition(
         where: the partition's name in findings.
         findings: the findings about its segments.
         ages: the ages that matter.
+        obeyed: returns what the evidence of erasures has; it is not called for a partition without erased offsets.
         compare: whether to compare the records of overlapping copies.
 
     Raises:
@@ -107,7 +110,7 @@ def check_partition(
         *_twice(store, overlaps, where, replaced, compare=compare),
         *_orphans(listing, where, ages.old),
         *_without_metadata(store, listing, checked, where, replaced),
-        *_erased(listing, checked, where, replaced),
+        *_erased(listing, checked, where, replaced, obeyed),
         *(check_sealed_ranges(store, catalog, where, ages.now, ages.old) if listing.has_seals else ()),
         *foreign_objects(where, listing),
     ]
@@ -238,17 +241,25 @@ def _twice(
 
 
 def _erased(
-    listing: PartitionListing, checked: Mapping[StoredSegment, Checked], where: str, replaced: frozenset[str]
+    listing: PartitionListing,
+    checked: Mapping[StoredSegment, Checked],
+    where: str,
+    replaced: frozenset[str],
+    obeyed: Callable[[], Obeyed],
 ) -> Iterator[Finding]:
-    """Yield one finding for the copies that can have erased records: an eraser rewrites or removes them."""
-    found = [
-        result.copy
+    """Yield one finding for the copies that can have erased records: an eraser rewrites or removes them.
+
+    Agents can write any `ts-erased`, so the evidence of runs alone shows which copies lack them.
+    """
+    meeting = [
+        (result.copy, result.etag)
         for segment, result in checked.items()
         if result.copy is not None
-        and result.obeys is not None
-        and result.obeys < listing.catalog.erased_number
+        and result.etag is not None
         and listing.erased.meets(segment.name.base, MAX_INT64 if result.copy.may_overrun else result.copy.end)
     ]
+    noted = obeyed() if meeting else {}
+    found = [copy for copy, etag in meeting if noted.get((copy.key, etag), 0) < listing.catalog.erased_number]
     if found:
         count = sum(copy.segment.name.stem in replaced for copy in found)
         rewritten = f"; others replace {count:,} of them" if count else ""

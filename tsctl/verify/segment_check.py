@@ -20,7 +20,7 @@ from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.metadata_check import metadata_differences
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment, metadata_of, scan_object
-from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata, erased_number
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, follows, parse_header
@@ -66,13 +66,13 @@ class Checked:
     Attributes:
         copy: what the segment covers; None if that is unknown.
         foreign: whether it has no metadata of an agent.
-        obeys: number of the list of erased offsets that its metadata names, 0 without one; None if that was not read.
+        etag: of the `.log`; None if that was not read.
     """
 
     copy: SegmentCopy | None
     findings: tuple[Finding, ...] = ()
     foreign: bool = False
-    obeys: int | None = None
+    etag: str | None = None
 
 
 def check_segment(
@@ -98,8 +98,8 @@ def check_segment(
     """
     check = _Check(store, keys, segment, where)
     try:
-        fields = store.head(check.key).metadata
-        stored = decode_metadata(fields, check.key)
+        info = store.head(check.key)
+        stored = decode_metadata(info.metadata, check.key)
     except NewerFormat as error:
         check.say(NEWER_FORMAT, str(error))
         return Checked(None, tuple(check.findings))
@@ -125,7 +125,7 @@ def check_segment(
         )
     with check.reporting_frozen():
         check.look(depth, bound=stored is not None)
-    return Checked(SegmentCopy(keys, segment, metadata), tuple(check.findings), stored is None, erased_number(fields))
+    return Checked(SegmentCopy(keys, segment, metadata), tuple(check.findings), stored is None, info.etag)
 
 
 class _Check:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import chain
 from typing import TypeVar
 
 from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, decode_log_start
 from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.erasures import read_obeyed
 from ts_common.archive.high_watermarks import End
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
@@ -138,6 +140,7 @@ class Verifier:
         self._work: list[tuple[PartitionKeys, Incarnations | None]] = []
         self._findings: list[Finding] = []
         self._recorded: dict[str, End] = {}  # by the prefix of a partition's directory
+        self._obeyed = cache(partial(read_obeyed, store, keys))
         self._tailed: list[PartitionKeys] = []  # whose commits name a live tail
 
     def find(self) -> int:
@@ -269,7 +272,9 @@ class Verifier:
         ages = Ages(now, now - self._scope.in_flight_seconds, self._scope.stuck_seconds)
         deep = self._scope.depth is Depth.FULL
         coverage = OPERATION_POLICY(
-            lambda: check_partition(self._store, listing, copies, where, tuple(findings), ages, compare=deep)
+            lambda: check_partition(
+                self._store, listing, copies, where, tuple(findings), ages, self._obeyed, compare=deep
+            )
         )
         self._report_progress(1, 0)
         return coverage
