@@ -59,6 +59,11 @@ _BROKERS: Final = (
     "kafka-delete-records, or the topic's retention (docs/security.md)"
 )
 
+_OBEYING: Final = (
+    "queries and steps of streams that begin now obey; running endpoints within about 5 seconds, consumers within a "
+    "minute; a query that began before can return the records"
+)
+
 erase = typer.Typer(
     no_args_is_help=True,
     help="Erase records of a person: hide them from all readers at once, and remove their bytes in later runs.",
@@ -341,6 +346,8 @@ def _add(cluster: ClusterKeys, found: "Sequence[Places]", demand: "Demand", outp
     if output.as_json:
         requests = [request_fields(location, progress, progress.time) for location, progress in done]
         output.document({"request": demand.name, "topic": demand.topic, "dry_run": False, "requests": requests})
+    if any(progress.request.offsets for _, progress in done):
+        output.note(_OBEYING, beside_bar=True)
     for location, progress in done:
         request = progress.request
         output.text(f"{location}: {request.name}: {counted(request.offsets, 'record')} hidden from all readers")

@@ -9,10 +9,12 @@ from ts_common.archive.catalog import read_commit, read_log_start
 from ts_common.archive.commit import Commit
 from ts_common.archive.holds import read_holds
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import AccessDenied
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import some
 from tsctl.erase.fleet import read_fleet
 from tsctl.erase.places import Places
+from tsctl.erase.remains import UNLISTED
 from tsctl.output import Cell, iso
 
 _MILLISECONDS: Final = 1000
@@ -68,6 +70,7 @@ def checks_of(
     for store in stores:
         its = places.get(store, Places(store, ()))
         checks += _agents(store, cluster, its)
+        checks += _versions(store, cluster)
         if topic is not None:
             checks += _holds(store, cluster, topic)
             checks += _marks(its)
@@ -84,6 +87,15 @@ def _agents(store: ObjectStore, cluster: ClusterKeys, places: Places) -> Iterato
             yield Check(Verdict.FINE, f"agent of broker {agent.broker}", text, store.location)
     if not agents:
         yield Check(Verdict.WARNING, "agents", f"no agent has written below {cluster.ends}", store.location)
+
+
+def _versions(store: ObjectStore, cluster: ClusterKeys) -> Iterator[Check]:
+    """Yield why requests of this store cannot end by themselves; Google and Azure list no versions here."""
+    try:
+        if store.protection().versioned and store.versions(cluster.cluster_prefix) is None:
+            yield Check(Verdict.WARNING, "versions", f"requests stay hidden: {UNLISTED}", store.location)
+    except AccessDenied as error:
+        yield Check(Verdict.WARNING, "versions", f"unknown whether the bucket keeps them: {error}", store.location)
 
 
 def _holds(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Iterator[Check]:

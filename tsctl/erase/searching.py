@@ -154,7 +154,10 @@ def _search_copy(
     try:
         for columns in reader.read(copy, copy.base, copy.end):
             offsets += columns.offsets[criterion.matches(copy.keys, columns)].tolist()
-    except (CorruptData, BatchTooLarge, ObjectNotFound, ObjectFrozen) as error:
+    except ObjectNotFound:
+        where = "its agent merged or deleted this pack of the live tail" if copy.packed else "it was removed"
+        why = f"{copy.key}: {where} meanwhile; repeat the command, which searches what has its records now"
+    except (CorruptData, BatchTooLarge, ObjectFrozen) as error:
         why = str(error)
     greatest = max((epoch for epoch, _ in copy.metadata.epochs or ()), default=NO_EPOCH)
     return [(offset, epochs.of(offset, greatest)) for offset in offsets], why

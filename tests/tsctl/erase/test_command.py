@@ -18,6 +18,7 @@ from ts_common.archive.erasures import Erasure, erasure_key
 from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.holds import Hold
 from ts_common.errors import QueryError
+from ts_common.store.protection import Protection
 from tsctl.sql.row_filter import RowFilter
 
 TERMS = ("--topic", "t", "--reference", "letter of 1 May", "--due", "2090-01-31")
@@ -223,3 +224,21 @@ def test_an_error_of_sql_names_no_value_of_a_row() -> None:
     with pytest.raises(QueryError, match="Conversion Error in one of 2 records") as raised:
         RowFilter("CAST(text AS INTEGER) = 17", rows.schema).matches(rows)
     assert "canary" not in str(raised.value)
+
+
+def test_add_prints_when_running_readers_obey(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
+    """An officer must not count on an endpoint a moment too early."""
+    (tmp_path / "keys").write_bytes(PERSON)
+    added = run("erase", "add", "case-1", *TERMS, "--key-file", tmp_path / "keys", *named(archive))
+    assert (added.code, "running endpoints within about 5 seconds" in added.err) == (0, True)
+
+
+def test_check_names_a_bucket_that_keeps_versions_and_does_not_list_them(
+    archive: MadeArchive, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Google's with soft delete: no run can see an end of a request there."""
+    kept = Protection(versioned=True, locks=False, default_retention=None)
+    monkeypatch.setattr(type(archive.store), "protection", lambda _: kept)
+    checks = run("erase", "check", *named(archive), "--json").document["checks"]
+    (found,) = (each for each in checks if each["check"] == "versions")
+    assert (found["verdict"], "requests stay hidden" in found["text"]) == ("warning", True)

@@ -1,5 +1,6 @@
 """The search of an erasure: every copy, with the epochs of batches; what cannot be read is named."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.made_tail import MadeTail, plain, ship
 from tests.made_views import view_of
 from ts_common.archive.commit import LogStart
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import SegmentName
+from ts_common.store.contract import ObjectStore
 from ts_reader.find.building import build, lacking
 from tsctl.erase.criteria import AtOffsets, Criterion, WithKeys
 from tsctl.erase.searching import Searched, search
@@ -91,3 +94,19 @@ def test_entries_of_a_live_tail_are_searched_up_to_its_end(tmp_path: Path) -> No
     searched = searched_for(made, WithKeys(frozenset({b"7", b"120"})))
     assert (searched.end, searched.following) == (130, 100)
     assert list(searched.offsets) == [(7, 8, 0), (120, 121, 0)]
+
+
+def test_a_pack_that_a_merge_deletes_during_the_search_is_named_with_the_way_out(tmp_path: Path) -> None:
+    """The records have another place by then, which the same command finds."""
+    made = MadeArchive(tmp_path / "bucket")
+    ship(made)
+    (tail := MadeTail(made)).put(plain(made, (100, 130)))
+
+    class Late(WithKeys):
+        def that_can_have(self, store: ObjectStore, copies: Sequence[SegmentCopy]) -> Sequence[SegmentCopy]:
+            store.delete([tail.newest])
+            return super().that_can_have(store, copies)
+
+    (why,) = searched_for(made, Late(frozenset({b"120"}))).unread
+    assert "pack of the live tail meanwhile; repeat the command" in why
+    assert "Spark" not in why
