@@ -22,6 +22,7 @@ from dev.local.stores.azurite import AzuriteServer
 from dev.local.stores.fake_gcs import GcsServer
 from dev.local.stores.hdfs import HdfsServer
 from dev.local.stores.moto import MotoServer
+from dev.local.stores.s3 import S3Server
 from tests.oracle_topics.shipped import Shipped, selected_topics, ship
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES
 
@@ -80,6 +81,14 @@ _SERVERS = {
         "tests/reader/query/test_frozen.py",
         "tests/operator/test_frozen_segments.py",
         "tests/deploy/test_maintenance_policies.py",
+        "tests/uploader/committing/test_locked_gap_records.py",
+    ),
+    "versions": (
+        "tests/erased/test_stored_bytes.py",
+        "tests/erased/test_surfaces.py",
+        "tests/erased/test_versions.py",
+        "tests/tsctl/seal/test_checking.py",
+        "tests/tsctl/test_legal_holds.py",
     ),
     "release": ("tests/deploy/test_dist.py", "tests/deploy/test_image.py"),
     "live broker": ("tests/consumer/", "tests/endpoint/recorded/"),
@@ -253,6 +262,14 @@ def live_broker() -> Iterator[LocalCluster]:
     """A broker in KRaft mode, so that topics have ids and all protocols of groups exist."""
     with LocalCluster(mode="kraft", name="live") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Start SeaweedFS, for tests that make buckets of their own, with versions or locks."""
+    directory = tmp_path_factory.mktemp("s3")
+    with S3Server(directory, directory) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ END = 200
 # The first and the last offset of the view, those around a cut of segments, a whole batch, and single ones.
 GONE = frozenset({0, 13, 14, 57, 99, 100, *range(110, 120), 199})
 STAY = [offset for offset in range(END) if offset not in GONE]
+OTHERS = 100_000  # other persons, each with one record
+FEW = 4  # an index of keys has a file for each of 256 prefixes of hashes: with few other persons it has few files
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,13 @@ def put_erased(
         store.put(keys.log_start, start.encode())
 
 
-def person_batch(base: int, person: bytes, gone: Collection[int], codec: Codec = Codec.NONE, epoch: int = 0) -> bytes:
+def person_batch(
+    base: int, person: bytes, gone: Collection[int], codec: Codec = Codec.NONE, epoch: int = 0, others: int = OTHERS
+) -> bytes:
     """Return a batch of ten records, those of the person at some offsets; timestamps are 1000 and the offset."""
     records = []
     for at in range(10):
-        name = person if base + at in gone else b"other-%05d" % (base + at)
+        name = person if base + at in gone else b"other-%05d" % ((base + at) % others)
         records.append(record(at, name, b"value of " + name, [(b"who", name)], timestamp_delta=at))
     body = b"".join(records)
     return batch(
@@ -93,21 +97,29 @@ def person_batch(base: int, person: bytes, gone: Collection[int], codec: Codec =
 
 
 def log_of(
-    person: bytes, start: int, end: int, gone: Collection[int] = GONE, *, packed: bool = True, epoch: int = 0
+    person: bytes,
+    start: int,
+    end: int,
+    gone: Collection[int] = GONE,
+    *,
+    packed: bool = True,
+    epoch: int = 0,
+    others: int = OTHERS,
 ) -> bytes:
     """Return batches of ten records, of all codecs in turn."""
     codecs = [*Codec] if packed else [Codec.NONE]
     return b"".join(
-        person_batch(base, person, gone, codecs[base // 10 % len(codecs)], epoch) for base in range(start, end, 10)
+        person_batch(base, person, gone, codecs[base // 10 % len(codecs)], epoch, others)
+        for base in range(start, end, 10)
     )
 
 
-def canary(location: str | Path | MadeArchive, *, packed: bool = True) -> Canary:
+def canary(location: str | Path | MadeArchive, *, packed: bool = True, others: int = OTHERS) -> Canary:
     """Return an archive of two segments with the offsets 0 to 199, without a list."""
     archive = location if isinstance(location, MadeArchive) else MadeArchive(location)
     person = b"person-" + secrets.token_hex(12).encode()
     for base in (0, 100):
-        archive.put_segment("t", base, log_of(person, base, base + 100, packed=packed))
+        archive.put_segment("t", base, log_of(person, base, base + 100, packed=packed, others=others))
     archive.commit("t", END, highest_base=100)
     return Canary(archive, person)
 

@@ -1,4 +1,4 @@
-"""A bucket with versions on a real server."""
+"""A bucket with versions on a real server, and command lines."""
 
 import uuid
 from collections.abc import Iterator
@@ -8,22 +8,24 @@ import pytest
 
 from dev.local.stores.s3 import S3Server
 from tests.made_archive import MadeArchive
-
-
-@pytest.fixture(scope="package")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    directory = tmp_path_factory.mktemp("s3")
-    with S3Server(directory, directory) as server:
-        yield server
+from tests.tsctl.running import Run, runner
 
 
 @pytest.fixture
-def versioned(s3: S3Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[MadeArchive]:
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in this process."""
+    return runner(capfd)
+
+
+@pytest.fixture
+def versioned(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[MadeArchive]:
     """Return an empty archive in a bucket that keeps versions; with the parameter "locks" also with Object Lock."""
-    for name, value in s3.environment().items():
+    for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     bucket, has_locks = f"versions-{uuid.uuid4().hex[:12]}", getattr(request, "param", "") == "locks"
-    with closing(s3.client()) as client:
+    with closing(s3_server.client()) as client:
         client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=has_locks)
         client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     made = MadeArchive(f"s3://{bucket}/base")

@@ -10,16 +10,10 @@ from tests.made_archive import CLUSTER, batches
 from tests.tsctl.erase.killing import not_held, not_locked, values
 from tests.tsctl.erase.made import put_agent
 from tests.tsctl.erase.test_running import DAY, add, erase
-from tests.tsctl.running import Run, runner
+from tests.tsctl.running import Run
 from ts_common.archive.object_keys import SegmentName
 from tsctl.erase.replacing import replace_copies
 from tsctl.exit_codes import ExitCode
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line in this process."""
-    return runner(capfd)
 
 
 @pytest.fixture

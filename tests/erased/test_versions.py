@@ -15,11 +15,13 @@ from dev.local.stores.s3 import S3Server
 from tests.erased.canary import GONE, Canary, canary
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_tail import MadeTail, plain, ship
+from tests.tsctl.erase.keeping import PLACES, keeping_archive
 from tests.tsctl.erase.killing import not_held, not_locked, shown
 from tests.tsctl.erase.made import named, put_agent
 from tests.tsctl.running import runner
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, Lineage, LogStart
+from ts_common.archive.erasures import ErasedPartition
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import AccessDenied
 from ts_common.store.contract import ObjectStore, ObjectVersion
@@ -54,9 +56,14 @@ def rewrite_and_remove(person: Canary) -> None:
     assert [*remove_replaced(store, keys, grace=NOW, held=not_held, locked=not_locked)]
 
 
-@pytest.fixture
-def person(versioned: MadeArchive) -> Canary:
-    return rewritten(versioned)
+@pytest.fixture(params=PLACES)
+def person(request: pytest.FixtureRequest, tmp_path: Path) -> Canary:
+    if request.param == "server":
+        return rewritten(request.getfixturevalue("versioned"))
+    return rewritten(keeping_archive(tmp_path / "bucket"))
+
+
+on_server = pytest.mark.parametrize("person", ["server"], indirect=True)
 
 
 def remaining(person: Canary, grace: float = NOW, *, held: Held = not_held) -> list[Remains]:
@@ -105,6 +112,7 @@ def at_last_look(act: Callable[[], None]) -> Held:
     return held
 
 
+@on_server
 def test_versions_with_the_person_are_deleted_by_their_ids(person: Canary) -> None:
     """They are named until then; readers see the same, and each outcome has what is evidence."""
     before = shown(person.archive)
@@ -124,6 +132,7 @@ def test_versions_with_the_person_are_deleted_by_their_ids(person: Canary) -> No
     assert shown(person.archive) == before
 
 
+@on_server
 def test_a_version_waits_for_its_grace(person: Canary) -> None:
     """It begins when a delete marker replaced the version, by the store's clock."""
     assert reasons(remove(person, HOUR)) == [(Did.WAITS, "a repair can still need it")] * 2
@@ -190,12 +199,12 @@ def test_a_hold_keeps_versions(person: Canary) -> None:
 
 
 @pytest.mark.parametrize("versioned", ["locks"], indirect=True)
-def test_a_lock_keeps_a_version_and_is_named_with_its_end(versioned: MadeArchive, s3: S3Server) -> None:
+def test_a_lock_keeps_a_version_and_is_named_with_its_end(versioned: MadeArchive, s3_server: S3Server) -> None:
     """A retention has an end, a legal hold has none; a lock that has ended keeps nothing."""
     person = rewritten(versioned)
     store, bucket = versioned.store, versioned.location.removeprefix("s3://").removesuffix("/base")
     (first,), (second,) = earlier(person, FIRST), earlier(person, SECOND)
-    with closing(s3.client()) as client:
+    with closing(s3_server.client()) as client:
         named: list[Any] = [
             {"Bucket": bucket, "Key": f"base/{each.info.key}", "VersionId": each.id} for each in (first, second)
         ]
@@ -212,13 +221,14 @@ def test_a_lock_keeps_a_version_and_is_named_with_its_end(versioned: MadeArchive
     assert store.version_lock(first) is not None
 
 
-def test_x01_a_version_that_readers_find_again_stays(person: Canary, s3: S3Server) -> None:
+@on_server
+def test_x01_a_version_that_readers_find_again_stays(person: Canary, s3_server: S3Server) -> None:
     """An operator removes the delete marker while the run compares: it is the current version then."""
     key, bucket = person.keys.segment(FIRST), person.archive.location.removeprefix("s3://").removesuffix("/base")
     (marker,) = (each for each in person.archive.store.versions(key) or () if each.is_delete_marker)
 
     def remove_marker() -> None:
-        with closing(s3.client()) as client:
+        with closing(s3_server.client()) as client:
             client.delete_object(Bucket=bucket, Key=f"base/{key}", VersionId=marker.id)
 
     first, second = remove(person, held=at_last_look(remove_marker))
@@ -249,6 +259,16 @@ def test_x01_a_partition_whose_commit_goes_back_meanwhile_keeps_its_versions(per
             remove(person, held=at_last_look(write))
         store.put(made, body, metadata=dict(info.metadata))
     assert len([*earlier(person, FIRST), *earlier(person, SECOND)]) == 2
+
+
+def test_x05_a_request_does_not_wait_for_versions_with_records_of_a_later_one(person: Canary) -> None:
+    """A list has all requests; a version that begins at a request's END or above has none of its records."""
+    first, second = remaining(person)
+    requests = [[ErasedPartition("t-0", end, end, 1, 1)] for end in (100, 101)]
+    assert [[each.concerns(request) for request in requests] for each in (first, second)] == [
+        [True, True],
+        [False, True],
+    ]
 
 
 def test_a_java_uploaders_partition_keeps_its_versions(person: Canary) -> None:
@@ -400,8 +420,7 @@ def test_the_command_deletes_in_the_partitions_of_requests(
     terms = ("--topic", "t", "--reference", "letter 1", "--due", "2090-01-31", "--key-file", keys)
     assert run("erase", "add", "case", *terms, *place).code == 0
     assert "no versions with erased records" in run("erase", "versions", *place).out
-    for _ in range(2):
-        assert run("erase", "run", "--grace", "0s", *place).code == 0
+    rewrite_and_remove(person)
     versions = [each.id for name in (FIRST, SECOND) for each in earlier(person, name)]
     waiting = run("erase", "versions", *place)
     assert (waiting.code, "a repair can still need it" in waiting.out) == (0, True)
@@ -426,28 +445,3 @@ def test_a_bucket_without_versions_is_named(tmp_path: Path, capfd: pytest.Captur
     """Nothing is listed there."""
     made = rewritten(MadeArchive(tmp_path / "bucket")).archive
     assert "the bucket keeps no versions" in runner(capfd)("erase", "versions", *named(made)).out
-
-
-def test_a_version_that_appears_after_the_end_of_a_request_hides_it_again(
-    versioned: MadeArchive, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """An agent ships a segment again, and retention deletes it before the next run: no object shows it."""
-    person, run = canary(versioned), runner(capfd)
-    put_agent(versioned)
-    versioned.put_segment("t", 200, batches(*steps(200, 220)))
-    versioned.commit("t", 220, highest_base=200)
-    body, info = versioned.store.get(key := person.keys.segment(FIRST))
-    (tmp_path / "keys").write_text(person.person.decode())
-    terms = ("--topic", "t", "--reference", "letter 1", "--due", "2090-01-31", "--key-file", tmp_path / "keys")
-    assert run("erase", "add", "case", *terms, *named(versioned)).code == 0
-
-    def state(*commands: str) -> str:
-        for command in commands:
-            assert run("erase", command, "--grace", "0s", *named(versioned)).code == 0
-        return str(run("erase", "status", "--json", *named(versioned)).document["requests"][0]["state"])
-
-    assert state("run", "run", "versions", "run") == "erased"
-    versioned.store.put(key, body, metadata=dict(info.metadata))
-    versioned.store.delete([key])
-    assert state("run") == "hidden"
-    assert state("versions", "run") == "erased"

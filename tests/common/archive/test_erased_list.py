@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from awscrt.checksums import crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.common.archive.test_erased_offsets import RUNS
+from tests.matrix import examples
 from ts_common.archive import erased_list
 from ts_common.archive.erased_list import (
     ERASED_LIST_BYTES,
@@ -58,6 +59,7 @@ def test_the_bytes_of_a_list_never_change() -> None:
     assert decode_erased_list(sealed(FIXED), KEYS, 4) == ErasedList(4, 1, offsets)
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(RUNS, st.integers(1, 999_999_999), st.integers(0, 2**62))
 def test_a_list_is_read_as_it_was_written(runs: list[tuple[int, int, int]], number: int, at: int) -> None:
     """Each offset keeps its epoch, and nothing else is hidden."""
@@ -65,6 +67,7 @@ def test_a_list_is_read_as_it_was_written(runs: list[tuple[int, int, int]], numb
     assert decode_erased_list(encode_erased_list(KEYS, found), KEYS, number) == found
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(RUNS, st.data())
 def test_each_damaged_byte_and_each_length_is_rejected(runs: list[tuple[int, int, int]], data: st.DataObject) -> None:
     """The CRC-32C covers everything before it."""
@@ -123,7 +126,7 @@ def test_a_list_of_a_later_release_is_not_guessed() -> None:
 
 def test_a_list_needs_bounded_memory() -> None:
     """A run of two bytes needs some twenty bytes of memory, also while it is read."""
-    runs = 1 << 17
+    runs = 1 << 15
     data = content(b"\x01" + varint(0) + unsigned_varint(runs) + b"\x01\0" * runs, runs)
     tracemalloc.start()
     try:

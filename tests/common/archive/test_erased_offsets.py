@@ -1,9 +1,10 @@
 """The value of erased offsets, against a dictionary from each offset to its epoch."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.matrix import examples
 from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 
 PLACES = st.integers(0, 40)
@@ -23,6 +24,7 @@ def of(erased: ErasedOffsets) -> dict[int, int]:
     return {offset: run.epoch for run in erased for offset in range(run.start, run.end)}
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(RUNS)
 def test_an_offset_in_several_runs_has_the_greatest_epoch(runs: list[tuple[int, int, int]]) -> None:
     """Runs in any order become ascending, disjoint ones, as few as possible."""
@@ -34,6 +36,7 @@ def test_an_offset_in_several_runs_has_the_greatest_epoch(runs: list[tuple[int, 
     assert ErasedOffsets.of(reversed(runs)) == erased
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(RUNS, PLACES, EPOCHS)
 def test_an_entry_hides_a_record_unless_its_batch_has_a_higher_epoch(
     runs: list[tuple[int, int, int]], offset: int, epoch: int
@@ -42,6 +45,7 @@ def test_an_entry_hides_a_record_unless_its_batch_has_a_higher_epoch(
     assert ErasedOffsets.of(runs).hides(offset, epoch) == (entries(runs).get(offset, -2) >= epoch)
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(RUNS, PLACES, st.integers(0, 12), EPOCHS)
 def test_the_part_of_a_range_has_its_offsets_only(
     runs: list[tuple[int, int, int]], start: int, length: int, epoch: int
@@ -55,6 +59,7 @@ def test_the_part_of_a_range_has_its_offsets_only(
     assert hidden == sorted(offset for offset, each in inside.items() if epoch <= each)
 
 
+@settings(max_examples=examples(100, quick=30))
 @given(RUNS, RUNS)
 def test_a_union_contains_both(first: list[tuple[int, int, int]], second: list[tuple[int, int, int]]) -> None:
     """It hides what either hides, and nothing else."""

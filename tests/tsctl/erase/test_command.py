@@ -194,6 +194,7 @@ def test_check_names_agents_holds_and_marks(archive: MadeArchive, run: Run) -> N
     assert run("erase", "check", *named(archive)).code == 0
 
 
+@pytest.mark.full  # tests/erased adds requests in a bucket with versions
 def test_records_are_hidden_on_a_real_s3_server(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each write has its condition; the same command again finds the list and the request."""
     with S3Server(tmp_path, tmp_path) as server:

@@ -19,6 +19,7 @@ from tests.common.log_format.build import (
 from tests.erased.canary import log_of
 from tests.made_archive import BytesReader, MadeArchive
 from tests.made_indexes import timeindex_of
+from tests.matrix import examples
 from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.erased_offsets import ErasedOffsets
@@ -340,7 +341,9 @@ def runs(draw: st.DrawFn, end: int) -> Iterable[tuple[int, int, int]]:
         yield offset, offset + 1, draw(st.integers(-1, 4))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60, quick=20), deadline=None
+)
 @given(st.data())
 def test_of_any_segment_exactly_the_hidden_records_are_left_out(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -11,6 +11,7 @@ from dev.local.waiting import wait_for
 from tests.common.log_format.build import message
 from tests.erased.canary import END, GONE, STAY, Canary, canary, put_erased
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
+from tests.tsctl.erase.keeping import PLACES, keeping_archive
 from tests.tsctl.erase.killing import not_held, not_locked, values
 from tests.tsctl.repair.versioned import versions_of
 from tests.tsctl.running import Ended, Run
@@ -28,10 +29,20 @@ FIRST, SECOND, LAST = SegmentName(0), SegmentName(100), SegmentName(END)
 HOLE = Need(0, 100, Damage.MISSING, None)
 
 
-@pytest.fixture
-def person(bucket: str) -> Iterator[Canary]:
+def made_at(place: str, request: pytest.FixtureRequest) -> MadeArchive:
+    """Return an empty archive in a bucket with versions, or in a directory that keeps what is deleted."""
+    if place == "server":
+        return MadeArchive(request.getfixturevalue("bucket"))
+    return keeping_archive(request.getfixturevalue("tmp_path") / "bucket")
+
+
+on_server = pytest.mark.parametrize("person", ["server"], indirect=True)
+
+
+@pytest.fixture(params=PLACES)
+def person(request: pytest.FixtureRequest) -> Iterator[Canary]:
     """An archive whose two segments with the person are below the last one, and a list."""
-    found = canary(MadeArchive(bucket))
+    found = canary(made_at(request.param, request))
     with found.archive.store:
         found.archive.put_segment("t", END, batches(*steps(END, END + 20)))
         found.archive.commit("t", END + 20, highest_base=END)
@@ -70,6 +81,7 @@ def assert_obeys(person: Canary, key: str) -> None:
     assert [offset for offset in rows if offset < 100] == [offset for offset in STAY if offset < 100]
 
 
+@on_server
 def test_a_deleted_segment_is_put_back_without_its_erased_records(person: Canary, run: Run) -> None:
     """Under its own name only the bytes that had it may be. A second run finds nothing to repair."""
     person.archive.store.delete([person.keys.segment(FIRST)])
@@ -124,6 +136,7 @@ def test_a_later_list_counts_for_the_version_of_a_rewritten_copy(person: Canary)
     assert not any(b"other-00005" in value for value in values(person.archive.store.get(put.key)[0]))
 
 
+@on_server
 def test_a_version_that_the_leader_compares_is_not_put(person: Canary, run: Run) -> None:
     """The range is requested from the leader's agent. The list hides what it ships, and the answer names that."""
     person.archive.commit("t", END, highest_base=100)
@@ -146,9 +159,10 @@ def test_a_version_that_the_leader_compares_is_not_put(person: Canary, run: Run)
     assert repaired["detail"].startswith("broker 1: shipped; a list hides the erased records")
 
 
-def test_a_version_that_cannot_be_rewritten_is_not_put(bucket: str) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_a_version_that_cannot_be_rewritten_is_not_put(request: pytest.FixtureRequest, place: str) -> None:
     """Its erased record is a message of magic 1."""
-    made = MadeArchive(bucket)
+    made = made_at(place, request)
     keys = made.partition("t")
     with made.store:
         made.put_segment("t", 0, b"".join(message(1, offset, b"v") for offset in range(100)))

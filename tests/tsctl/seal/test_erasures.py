@@ -7,6 +7,7 @@ import pytest
 
 from tests.erased.canary import END, GONE, Canary, canary
 from tests.made_archive import batches, steps
+from tests.matrix import cases
 from tests.tsctl.erase.killing import not_held, not_locked
 from tests.tsctl.running import Run
 from tests.tsctl.seal.sealed import Keys, leaves, seal
@@ -18,11 +19,6 @@ from tsctl.erase.run import Found, Work, run_once
 from tsctl.seal.leaves import LeafKind
 
 FIRST = SegmentName(0)
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path)
 
 
 @pytest.fixture
@@ -89,7 +85,7 @@ def test_a_chain_that_runs_removed_is_explained_by_its_last_object(
     assert {each["code"] for each in found} <= {"index-missing", "erased-stored"}
 
 
-@pytest.mark.parametrize("damage", [True, False])
+@pytest.mark.parametrize("damage", cases([True, False], quick=[True]))
 def test_without_evidence_a_removed_chain_is_named(person: Canary, keys: Keys, damage: bool) -> None:
     """A lost or damaged object of evidence explains nothing, and is no error of the run."""
     seal(person.archive, keys)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,6 @@ def archive(tmp_path: Path) -> MadeArchive:
     made = MadeArchive(tmp_path / "store")
     ship(made, "t", 0, 80)
     return made
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path)
 
 
 @dataclass(frozen=True)
@@ -107,10 +103,10 @@ def test_the_lines_of_the_readme_verify_a_head_by_hand(proved: Proved) -> None:
     assert subprocess.run(command, cwd=proved.folder, capture_output=True, check=False).returncode != 0
 
 
-@pytest.mark.parametrize("place", [0, -1])
-@pytest.mark.parametrize("number", cases(range(1, 7), quick=[1, 6]))
-def test_each_changed_file_is_named(proved: Proved, number: int, place: int) -> None:
+@pytest.mark.parametrize("where", cases(product(range(1, 7), (0, -1)), quick=[(1, 0), (6, -1)]))
+def test_each_changed_file_is_named(proved: Proved, where: tuple[int, int]) -> None:
     """Its first and its last byte; so is a missing one."""
+    number, place = where
     file = proved.folder / f"segments/{number:04d}.log"
     data = bytearray(file.read_bytes())
     data[place] ^= 1
@@ -157,7 +153,10 @@ PROOF_CHANGES: dict[str, tuple[Callable[[Fields], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROOF_CHANGES)
+QUICK_CHANGES = ["sha256", "no such seal", "place", "shorter path", "longer path", "a file elsewhere", "no file"]
+
+
+@pytest.mark.parametrize("name", cases(PROOF_CHANGES, quick=[*QUICK_CHANGES, "a larger range", "no leaves"]))
 def test_each_part_of_the_proof_that_was_changed_is_named(proved: Proved, name: str) -> None:
     """Leaves, places, paths, files and the range; a hostile file is a message and no traceback."""
     change, expected = PROOF_CHANGES[name]
@@ -177,7 +176,7 @@ HEAD_CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEAD_CHANGES)
+@pytest.mark.parametrize("name", cases(HEAD_CHANGES, quick=["root", "number", "key"]))
 def test_each_field_of_a_head_that_was_changed_is_named(proved: Proved, name: str) -> None:
     """The signature is wrong, or no given key has that name; the next head names the former one."""
     proved.change("heads/2.json", lambda head: head.update(HEAD_CHANGES[name]))

@@ -28,11 +28,6 @@ def archive(tmp_path: Path) -> MadeArchive:
     return made
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path)
-
-
 def bases(found: list[Leaf], kind: LeafKind = LeafKind.LOG) -> list[int]:
     return [int(each.key.rpartition("/")[2][:20]) for each in found if each.kind is kind]
 
