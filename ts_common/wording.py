@@ -9,7 +9,6 @@ def counted(number: int, noun: str) -> str:
     Counts have thousands separators. Offsets have none, since people copy them into commands.
 
     Args:
-        number: how many.
         noun: in the singular.
     """
     return f"{number:,} {noun if number == 1 else _plural(noun)}"

@@ -86,7 +86,6 @@ class HistoryPlan:
 
     Attributes:
         splits: in the order of offsets.
-        start: the first offset.
         end: the next offset after it was read.
         losses: offsets of the range that are passed over.
         topic_id: of the incarnation; None if the archive has none.

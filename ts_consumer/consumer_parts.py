@@ -22,7 +22,6 @@ class ConsumerParts:
     Attributes:
         live: the live part; None without one.
         brokers: sends requests to brokers; None without a live part.
-        resolver: looks partitions up.
         transitions: between the states of partitions.
 
     Args:

@@ -134,7 +134,6 @@ class Assigned:
         """Note that the application has everything below an offset.
 
         Args:
-            offset: the position.
             epoch: the leader epoch of the record before it; None if it is unknown.
         """
         self.position, self.position_epoch = offset, epoch

@@ -26,7 +26,6 @@ class Reading:
     """A plan that is being read; it belongs to one partition, and to one generation of it.
 
     Attributes:
-        plan: what is read.
         buffered: batches that the application has not got.
         has_ended: whether all batches were read; then there may still be buffered ones.
         error: what ended the reading.

@@ -261,7 +261,6 @@ def _metadata(cluster: str, topics: Mapping[str, Collection[int]], wanted: str |
     """Return the topics of the archive in the form of the binding. No broker leads their partitions.
 
     Args:
-        cluster: its id.
         topics: numbers of partitions by topic.
         wanted: the topic that the application named; without it in the archive, the metadata has an error for it.
     """

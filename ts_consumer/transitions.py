@@ -60,7 +60,6 @@ class Transitions:
     """Moves partitions from state to state.
 
     Attributes:
-        resolver: looks partitions up.
         live: returns the live part; None without one.
         forget: makes the archive's next look read everything again.
         passages: what happened so far.

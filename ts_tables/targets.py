@@ -320,7 +320,6 @@ class Target(Protocol):
         Args:
             before: the numbers of lists that all files obeyed so far, by name.
             hidden: the rows that it deletes.
-            added: what it adds.
         """
         ...
 

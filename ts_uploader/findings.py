@@ -82,7 +82,6 @@ def exit_code(findings: Iterable[Finding], *, strict: bool) -> int:
     """Return the exit code of the command.
 
     Args:
-        findings: all of them.
         strict: whether warnings count.
     """
     severities = {finding.severity for finding in findings}

@@ -31,7 +31,6 @@ class PartitionLook:
     """A snapshot of a partition, and its view.
 
     Attributes:
-        view: what readers see.
         copies: what each of its segments covers, including segments that readers do not use.
     """
 
@@ -81,7 +80,6 @@ def topic_fields(
     """Return the JSON fields of a topic.
 
     Args:
-        entry: the topic.
         looks: its partitions by prefix; empty if they were not read.
         states: of their commits by prefix.
     """

@@ -151,7 +151,6 @@ class Output:
         """Show a progress bar on a terminal; yield its callback, which any thread may call.
 
         Args:
-            what: the label.
             total: the amount of work.
             among_lines: whether the command writes lines meanwhile. If these are on a terminal too, no bar is shown.
             in_bytes: whether the unit is bytes.
@@ -210,7 +209,6 @@ def write_page(file: Path, option: str, text: str) -> None:
     Args:
         file: that is written or replaced.
         option: that named it, for the message.
-        text: its content.
 
     Raises:
         ConfigurationError: the file cannot be written.

@@ -117,8 +117,6 @@ class RecordLines:
     """Rows of one partition as JSON lines.
 
     Args:
-        topic: its name.
-        partition: its number.
         key: the form of keys, like the next two.
         value: of values.
         header: of header values.

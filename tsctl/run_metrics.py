@@ -45,7 +45,6 @@ class RunGauges:
     """The gauges of one command.
 
     Attributes:
-        prefix: of their names.
         job: of the group in a Pushgateway.
         texts: description by name, without the prefix; `SUCCESS` is one of them.
     """

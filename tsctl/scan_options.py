@@ -228,7 +228,6 @@ def parse_time(
 
     Args:
         option: its name, for messages.
-        text: its value.
         problems: receives what is wrong.
         rounds_up: as of `milliseconds_of`.
         also: what the option accepts too, for messages.

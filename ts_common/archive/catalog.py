@@ -53,7 +53,6 @@ class StoredSegment:
     """A `.log` object as a listing shows it.
 
     Attributes:
-        name: its name.
         size: bytes.
         suffixes: suffixes of the indexes that are stored with it.
         etag: ETag of the object; None if it was not listed.

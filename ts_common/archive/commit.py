@@ -185,7 +185,6 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
     """Parse the content of `offset.wm`; unknown fields are ignored.
 
     Args:
-        data: the object's bytes.
         key: key of the object, for messages.
 
     Raises:

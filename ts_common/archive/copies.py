@@ -45,7 +45,6 @@ class Packed:
     """Where the batches of an entry of a live tail are.
 
     Attributes:
-        key: of the object.
         position: of the first batch in it.
         aborted: as of the entry.
     """

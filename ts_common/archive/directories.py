@@ -107,7 +107,6 @@ def topics_of(store: ObjectStore, keys: ClusterKeys, topic: str, partitions: Ite
     the first object of the topic itself.
 
     Args:
-        topic: its name.
         partitions: those that `list_topics` returns.
 
     Raises:

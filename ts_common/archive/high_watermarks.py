@@ -48,7 +48,6 @@ class Ends(StoredObject, expected="the ends of a broker", most=_LARGEST):
     Attributes:
         time: milliseconds since the epoch, the agent's clock: the object was written.
         partitions: the partitions with a valid high watermark.
-        release: of the agent.
         formats: the latest version that it reads of each kind of object (`ts_common.format_version`).
     """
 

@@ -232,7 +232,6 @@ def read_removals(store: ObjectStore, keys: ClusterKeys, unreadable: Callable[[s
 
     Args:
         store: of the holds.
-        keys: of the cluster.
         unreadable: is called with a message for each trace that is damaged or of a later release.
 
     Raises:

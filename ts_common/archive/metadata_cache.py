@@ -63,7 +63,6 @@ class CacheEntry:
     """The entry of one `.log` object.
 
     Attributes:
-        name: its name.
         size: bytes.
         etag: ETag in the listing.
         metadata: its metadata; None if that lacks fields (a Java uploader wrote the object, or it has too many epochs),
@@ -93,7 +92,6 @@ class CacheObject:
     """The entries of a cache object by stem; each is parsed on demand.
 
     Args:
-        data: the object's bytes.
         key: key of the object, for messages.
         few: whether `find` is called for a few entries, and nothing else. Their entries are then searched for in the
             text, which costs a tenth of parsing it; one that is damaged is not found.

@@ -224,7 +224,6 @@ class Acl(StoredObject):
 
     Attributes:
         resource_type: such as `TOPIC`, `GROUP`, `CLUSTER`, `TRANSACTIONAL_ID`.
-        name: of the resource.
         pattern: `LITERAL` or `PREFIXED`.
         principal: such as `User:etl`.
         host: an address, or `*`.
@@ -262,7 +261,6 @@ class ClusterSnapshot(Snapshot, expected="a snapshot of a cluster's metadata", m
         kafka: the version of Kafka's metadata, `metadata.version` or `inter.broker.protocol.version`.
         topics: by name, internal ones too.
         brokers: by id, or `default` for the configurations of all brokers.
-        quotas: of clients.
         acls: empty if the brokers have no authorizer.
         users: of SCRAM.
         all_topics: whether the agent could describe every topic; if not, `topics` can lack some.

@@ -191,7 +191,6 @@ class StoredObject:
         """Parse an object.
 
         Args:
-            data: its bytes.
             key: its key, for messages.
             given: attributes that the key determines; the object must have the same.
 

@@ -58,7 +58,6 @@ class TableClaims(StoredObject, expected="the claims of a table", most=16 << 20)
     """What a table still needs.
 
     Attributes:
-        table: its name.
         snapshot: names the version of the table.
         time: milliseconds since the epoch, the clock of the run.
         needed_from: by directory of a partition, the first offset that the table has not claimed.

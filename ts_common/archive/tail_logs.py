@@ -43,7 +43,6 @@ class Index:
 
     Attributes:
         name: of the object below its log.
-        key: of the object.
         data: its bytes up to the first batch.
     """
 

@@ -38,7 +38,6 @@ class Reader:
     """Reads the values of one response in order. Another program can send any bytes: each length is checked first.
 
     Args:
-        data: the response.
         what: its name, for messages.
 
     Each method raises CorruptData if the value is not complete or not valid.

@@ -73,7 +73,6 @@ def check_store(value: str, *, label: str = "") -> str:
     """Return the URL of a store.
 
     Args:
-        value: the URL.
         label: begins the message.
 
     Raises:

@@ -46,7 +46,6 @@ class Answers(BaseHTTPRequestHandler):
 
         Args:
             verdict: one word, as `status`.
-            facts: further fields.
             well: 200 if true, else 503.
         """
         text = json.dumps({"status": verdict, **facts}) + "\n"

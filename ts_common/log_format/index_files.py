@@ -142,7 +142,6 @@ def greatest_below(claims: Claims, end: int) -> int | None:
 
     Args:
         claims: of one segment, see `TimeIndex`.
-        end: the offset.
     """
     at = bisect_left(claims, end - 1, key=itemgetter(1))
     return claims[at][0] if at < len(claims) else None

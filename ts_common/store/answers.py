@@ -139,7 +139,6 @@ def whole_size(byte_range: ByteRange | None, content_range: str | None, length: 
     Args:
         byte_range: the range in the request; None means the whole object.
         content_range: the header `Content-Range`; None means that the response has none.
-        length: the header `Content-Length`.
         call: for messages.
 
     Raises:

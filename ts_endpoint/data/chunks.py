@@ -50,7 +50,6 @@ class Chunk:
     """Consecutive batches of a copy.
 
     Attributes:
-        data: their bytes.
         covers_from: the first offset that no earlier batch of the copy can have.
         covers_to: the offset after the last one of the last batch; at the segment's end, the end of the coverage.
         starts: position of each batch in `data`.

@@ -88,7 +88,6 @@ class Feed:
     Attributes:
         head: the offset after what is loaded; at first, the offset that it was begun for.
         has_ended: whether the segment's end is loaded.
-        error: what ended it.
 
     Args:
         offset: that a reader wants.

@@ -123,7 +123,6 @@ class Coordinator:
 
         Args:
             generation: as the member has it.
-            member_id: its id.
             instance: its `group.instance.id`.
             protocol: the protocol's type and name as the member has them; None in early versions.
             assignments: by member, from the leader.

@@ -99,7 +99,6 @@ class Keeper:
         """Return the offsets of a group, from the store if they were not read yet.
 
         Args:
-            group: its id.
             deadline: time of the event loop: wait at most until then.
 
         Raises:

@@ -33,7 +33,6 @@ class Unwritten:
     """What a process has to write of a group.
 
     Attributes:
-        group: its id.
         offsets: all committed offsets of the group, as far as this process has them.
         changed: partitions with commits that are not stored yet.
         deleted_at: milliseconds since the epoch: the group was deleted; 0 if it was not.
@@ -69,7 +68,6 @@ class GroupOffsets:
     """The offsets of one group in memory.
 
     Attributes:
-        group: its id.
         offsets: the committed offsets.
         changed: partitions with commits that are not stored yet.
         deleted_at: as of `Unwritten`; 0 once the deletion is stored.

@@ -117,11 +117,7 @@ class Peers:
         return self._owner(f"partition {topic}-{partition}").node_id
 
     def coordinator_of(self, group: str) -> int:
-        """Return the node id of the process that coordinates a group.
-
-        Args:
-            group: its id.
-        """
+        """Return the node id of the process that coordinates a group."""
         return self._owner(f"group {group}").node_id
 
     def broker(self, node_id: int) -> tuple[int, str, int]:
@@ -134,11 +130,7 @@ class Peers:
         return peer.node_id, peer.address.host, peer.address.port
 
     def owns_group(self, group: str) -> bool:
-        """Return whether this process coordinates a group.
-
-        Args:
-            group: its id.
-        """
+        """Return whether this process coordinates a group."""
         return self.coordinator_of(group) == self.self_id
 
     def others(self) -> list[PeerStatus]:

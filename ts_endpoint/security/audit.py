@@ -76,7 +76,6 @@ class Audit:
         """Record that a connection received record batches.
 
         Args:
-            topic: by name.
             start: the first offset that was sent.
             end: the offset after the last one.
             size: bytes of the batches.

@@ -110,7 +110,6 @@ class EndpointSettings:
         archive: which one.
         listen: address of the listener.
         peers: all processes of the cluster, in order.
-        own: this process.
         tls: files of the listener; None for plain TCP.
         mechanisms: of SASL; empty without SASL.
         options: the others, which need no further check.

@@ -44,11 +44,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class ListedTopic:
-    """A topic as the list of directories shows it.
-
-    Attributes:
-        location: that has it.
-    """
+    """A topic as the list of directories shows it."""
 
     name: str
     location: Location
@@ -67,7 +63,6 @@ class UsedTopic:
     Attributes:
         name: as clients call it: the topic's, or `topic~id`.
         topic_id: as clients get it.
-        location: that has it.
         partitions: its partitions, by number.
     """
 

@@ -74,8 +74,6 @@ class RecordColumns:
         timestamps: int64[rows], ms; -1 for none.
         timestamp_types: int32[rows]; 0 CreateTime, 1 LogAppendTime, -1 none (magic 0), as in Kafka's `TimestampType`.
         keys: None if not in the projection, like the next two.
-        values: the records' values.
-        headers: the records' headers.
     """
 
     row_count: int

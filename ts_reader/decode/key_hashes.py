@@ -25,11 +25,7 @@ from ts_reader.decode.kernel_source import Bytes, Int32s, Int64s, inlined
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyHashes:
-    """The hashes of the keys of some records that have one; each array is int64[n].
-
-    Attributes:
-        offsets: of the records.
-    """
+    """The hashes of the keys of some records that have one; each array is int64[n]."""
 
     offsets: Int64s
     place: Int64s
@@ -43,7 +39,6 @@ def hashes_of(keys: BinaryColumn, offsets: Int64s) -> KeyHashes:
 
     Args:
         keys: of consecutive records.
-        offsets: of these records.
     """
     rows = len(offsets)
     found = [np.empty(rows, np.int64) for _ in range(5)]
@@ -118,7 +113,6 @@ def _hash_keys(
         rows: the number of records.
         data: bytes of the keys; `bounds` has rows + 1.
         validity: a bit for each record, or nothing if all have a key.
-        offsets: of the records.
         found_offsets: room for the offsets of the records with a key.
         places: room for the hashes, as the others.
     """

@@ -108,7 +108,6 @@ class SegmentDecoder:
         """Create a decoder for a range of offsets.
 
         Args:
-            start_offset: first offset.
             end_offset: the offset after the last. No byte after the batch that reaches it is read.
             max_rows: of one `RecordColumns`.
             max_bytes: of the keys, values and headers of one `RecordColumns`. A larger record is alone in one.

@@ -60,7 +60,6 @@ def mergeable(runs: Iterable[Run], now: float) -> list[tuple[str, list[Run]]]:
     A look-up reads each run. Past days of the present month become a part of the month as soon as they are many.
 
     Args:
-        runs: of one index.
         now: seconds since the epoch.
     """
     runs = list(runs)

@@ -192,7 +192,6 @@ def put_file(store: ObjectStore, prefix: str, digits: str, pairs: Pairs) -> tupl
     """Put a file of a run where none exists; return its size and its ETag.
 
     Args:
-        prefix: of the run.
         pairs: those with these digits, ascending by place.
 
     Raises:
@@ -238,7 +237,6 @@ def put_objects(
     """Finish a run whose files are put: put its `objects.parquet` where none exists.
 
     Args:
-        prefix: of the run.
         entries: in the order of their rows.
         replaces: as of `Run`.
         erased: the same.

@@ -54,8 +54,6 @@ class QueryFilters:
 
     Attributes:
         topics: filters of the topic's name; all of them hold.
-        partitions: numbers.
-        offsets: of records.
         milliseconds: since 1970, of records.
         keys: of records; None for all, also those without a key.
     """

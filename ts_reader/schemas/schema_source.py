@@ -41,7 +41,6 @@ class RegisteredSchema:
     """A schema of a registry, or of a file.
 
     Attributes:
-        references: to other schemas.
         id: in the registry; None for a schema of a file, and where the registry does not return it.
         subject: that it was found by; None if it was found by id.
         version: of the subject; None as above.

@@ -43,7 +43,6 @@ class FileWriter:
         """Add rows with the columns of the layout.
 
         Args:
-            rows: some.
             key: their partition key; None to compute it.
 
         Raises:

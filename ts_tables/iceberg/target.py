@@ -186,7 +186,6 @@ class IcebergTarget(Target):
     """One Iceberg table.
 
     Args:
-        table: where it is.
         layout: columns, partition key, sort order and file sizes. A table that exists must have the same partition key
             and sort order.
         required: columns that are never NULL.

@@ -23,11 +23,7 @@ _ROWS: Final = 1 << 16  # of a batch that is written
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Opens files of parsed rows that no commit gets, and describes them. It can be pickled.
-
-    Attributes:
-        files: opens them.
-    """
+    """Opens files of parsed rows that no commit gets, and describes them. It can be pickled."""
 
     files: NewFiles
 

@@ -141,7 +141,6 @@ def check(parser: Parser, parsed: Parsed, count: int) -> None:
     """Check what a parser returned: each record is rows, or refused.
 
     Args:
-        parser: which returned it.
         count: the number of its records.
 
     Raises:

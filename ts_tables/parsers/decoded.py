@@ -77,7 +77,6 @@ class DecodedParser(Parser):
 
         Args:
             readings: as of the constructor, like the next one.
-            found: the columns.
         """
         fields = [reading.fields for reading in readings]
         return any(all(each.get(column.member) != column.kind for each in fields) for column in found)

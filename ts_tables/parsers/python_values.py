@@ -111,7 +111,6 @@ def converter_of(kind: pa.DataType, inner: Callable[[pa.DataType], Convert]) -> 
     """Return a function from values of JSON to those of a type; it raises ValueError or TypeError for others.
 
     Args:
-        kind: the type.
         inner: returns such a function for the types inside of it.
     """
     if pa.types.is_list(kind):

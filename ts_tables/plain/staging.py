@@ -27,7 +27,6 @@ class Place:
 
     Attributes:
         location: URL of the store.
-        connection: to it.
     """
 
     location: str

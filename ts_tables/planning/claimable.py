@@ -61,7 +61,6 @@ class ClaimablePartitions:
         """Return the partitions that a table reads.
 
         Args:
-            look: the commits.
             problems: receives a sentence for each topic or partition that cannot be read.
             lost: receives one for each partition without claims whose commit is missing or damaged.
             begin: receives one for each partition whose first commit may be under way.

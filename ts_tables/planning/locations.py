@@ -25,7 +25,6 @@ class LocatedPlanner:
 
     Args:
         locate: returns a query for each location, with its topics; a pattern can have more topics at each call.
-        policy: of the table.
         begins: as of `ts_tables.planning.plan.Planner`, like the next one.
         most_bytes: of segments that one commit adds in a location.
     """

@@ -55,7 +55,6 @@ class IncarnationLog:
         after a new one.
 
         Args:
-            topic: its name.
             listing: of the live directory, read now.
             leadership: that works in it.
             over: the topic id was deleted (protocol rule 14). Its incarnation can be followed by another. It is opened

@@ -103,7 +103,6 @@ def still_true(known: Commit | None, leadership: Leadership, log_start: StoredLo
 
     Args:
         known: the last commit that the agent wrote or read, in any leadership.
-        leadership: the current one.
     """
     if known is None or known.topic_id != leadership.topic_id:
         return None

@@ -208,7 +208,6 @@ class WatchedCounts(StoreCounts):
 
     Args:
         total: the numbers of all stores.
-        health: notes failures.
     """
 
     def __init__(self, total: StoreCounts, health: StoreHealth, location: str) -> None:

@@ -12,7 +12,6 @@ class TailState:
     """The state of one log.
 
     Attributes:
-        log: its name.
         store: location of its store.
         failing: why the last rounds failed; empty while they succeed.
         failing_seconds: since when.

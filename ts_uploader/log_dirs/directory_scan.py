@@ -197,9 +197,6 @@ def is_unchanged(seen: Listing, path: str) -> bool:
     removed or renamed, and each checkpoint and `partition.metadata`, which the broker replaces by a rename. A directory
     that replaced it has another identity or ctime. A file that could not be read, or has no topic id, may be mended in
     its place.
-
-    Args:
-        path: of the directory.
     """
     if not seen.whole or seen.topic_id is None or seen.last_epoch.file is EpochFile.UNREADABLE:
         return False

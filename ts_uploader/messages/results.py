@@ -42,7 +42,6 @@ class PositionRead(Task):
     """The result of `ReadPosition`.
 
     Attributes:
-        position: where to continue.
         lost: offsets `[from, to)` that were committed and that an election lost; None without a loss.
         foreign: the commit was a Java uploader's. It may have more segments queued, even if its broker lost leadership.
         beside_java: an agent's commit replaced a Java uploader's within the last week.

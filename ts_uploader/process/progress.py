@@ -26,7 +26,6 @@ class Work:
     """One task on one thread; only that thread writes it.
 
     Attributes:
-        thread: the thread's name.
         began_at: start of the task, by the monotonic clock.
         moved_at: last progress, by the monotonic clock.
     """

@@ -52,7 +52,6 @@ class WorkQueue(Generic[T]):
 
         Args:
             line: the task is queued after those of the same line.
-            task: what `get` returns.
             delay_seconds: the task is due, and joins its line, only after this time.
             urgency: the fraction of its retention that is left, 0 to 1; None if Kafka does not delete it.
         """

@@ -32,7 +32,6 @@ def cut_segment(log: OpenLog, indexes: Mapping[str, bytes], base: int, cut: int)
         log: the whole file.
         indexes: of the whole file.
         base: base offset of the segment.
-        cut: the offset.
 
     Raises:
         CorruptData: anything but a batch lies below the offset.

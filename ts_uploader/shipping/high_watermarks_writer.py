@@ -41,7 +41,6 @@ class HighWatermarksWriter:
     Args:
         backlog: returns the backlog of every led partition; raises TimeoutError if the main thread does not answer.
         store_of: returns the store of a topic.
-        metrics: counts failures.
         keeps_positions: whether positions are read and written: stores without conditional writes have none.
         every_seconds: longest time between two attempts.
     """

@@ -36,7 +36,6 @@ class RepairWatcher:
     Args:
         backlog: returns the backlog of every led partition; raises TimeoutError if the main thread does not answer.
         store_of: returns the store of a topic.
-        metrics: counts failures.
         every_seconds: longest time between two listings, but for a jitter of a tenth.
     """
 

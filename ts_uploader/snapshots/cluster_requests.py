@@ -64,7 +64,6 @@ class Metadata:
     """The answer to Metadata.
 
     Attributes:
-        nodes: the live brokers.
         topics: topic id, or None, and replicas of each partition, by name.
         rights: this identity's on the cluster, as bits.
     """

@@ -81,7 +81,6 @@ class SnapshotWriter:
         failing: why the last rounds failed, for operators; None while they succeed, and during the first failures.
 
     Args:
-        reader: of the cluster.
         stores: returns the stores of the cluster; each has all snapshots.
         metrics: counts failures, and has the time of the last success.
         note: is called with the operation, no partition, and the reason of a failure.

@@ -90,7 +90,6 @@ class Totals:
         urgent: partitions with less than half of their retention left.
         waiting: partitions that wait for a condition.
         unshipped_segments: closed segments not yet shipped.
-        unshipped_bytes: their size.
         lag_offsets: sum of the lags that are known.
     """
 

@@ -48,7 +48,6 @@ class StatusSnapshot:
         dead: names of threads that ended.
         stuck: tasks without progress.
         queues: number of queued tasks, by kind.
-        errors: the last errors.
         request_limit: requests per second that the stores' throttling allows; None for no limit.
         upload_limit: bytes per second that the operator allows; None for no limit.
         stuck_partitions: stuck partitions, including those without a reported leader.
@@ -99,7 +98,6 @@ class StatusSources:
     """The parts of an agent that its status is read from.
 
     Attributes:
-        errors: the last errors.
         retention: returns a topic's retention.
         backlog: returns the tracker's backlog; raises TimeoutError if the main thread does not answer.
         threads: all of the agent's.

@@ -32,7 +32,6 @@ def wait_for_admission(
         check: checks all stores.
         reopen: opens the stores again, so that the next check uses new credentials.
         wait: waits for a number of seconds; returns False if the agent must end.
-        metrics: counts each denial.
         errors: keeps the last one for the status page.
 
     Raises:

@@ -80,7 +80,6 @@ class TaskRunner:
     """Runs tasks, one at a time for each calling thread.
 
     Args:
-        metrics: counts the results.
         cache_objects: receives commits, and writes readers' cache objects on its own thread.
     """
 

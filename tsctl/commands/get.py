@@ -77,7 +77,6 @@ class Fetched:
     """What the command fetches of one partition.
 
     Attributes:
-        view: what readers see.
         ranges: what readers read of it.
         losses: requested offsets that no file contains.
         erased: the erased offsets of each directory that it has segments of.

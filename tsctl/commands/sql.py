@@ -137,7 +137,6 @@ class _Topics:
         """Return a scan of a topic.
 
         Args:
-            archive: that has it.
             read: options of all scans.
             named: topics of the statement: transactions are whole between them.
         """

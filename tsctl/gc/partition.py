@@ -194,7 +194,6 @@ class Visit:
         moves: the start before and after the step, if it shows records again.
         removed: the objects that the step deletes.
         candidate: what is newly due; None if nothing is.
-        due: its objects.
         bytes: of its committed segments; None for a directory without a partition.
         waits: whether a reader keeps offsets that are due otherwise.
         hidden: when what stays hidden was hidden, ms since the epoch; None if nothing does.

@@ -31,7 +31,6 @@ class ErasedVersions:
 
     Args:
         catalog: a snapshot of the partition.
-        erased: its erased offsets.
         txnindex: returns the `.txnindex` of a version; None without one.
         dry_run: whether the bytes of versions were not read, and nothing is rewritten.
         refused: called with a sentence for each version that cannot be used.

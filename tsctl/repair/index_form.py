@@ -37,8 +37,6 @@ def fits(suffix: str, data: bytes, segment: Indexed) -> bool:
 
     Args:
         suffix: `.index`, `.timeindex` or `.txnindex`.
-        data: its bytes.
-        segment: the segment.
 
     Raises:
         What `Indexed.read` raises.

@@ -59,7 +59,6 @@ class Requests:
         """Write a request, unless the store has one for the same that no agent has answered yet.
 
         Args:
-            need: what to repair.
             end: the offset after the last.
 
         Raises:
@@ -100,7 +99,6 @@ class Requests:
         """Wait for answers, and add those that arrive in time.
 
         Args:
-            sent: the requests.
             seconds: how long to wait; each request is looked for at least once.
             answers: gets each answer by the request's id, or the error of one that cannot be read.
             advance: called for each answer.

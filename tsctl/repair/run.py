@@ -86,7 +86,6 @@ class Repairs:
 
     Args:
         store_of: returns the store of a topic.
-        how: how to repair.
         output: receives warnings and progress.
     """
 

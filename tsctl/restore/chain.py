@@ -43,7 +43,6 @@ def read_batches(chunks: Iterable[bytes], size: int, damage: Callable[[str], Non
 
     Args:
         chunks: the bytes of the segment.
-        size: their number.
         damage: is called for each place that is not a whole batch with a right CRC, which is left out.
 
     Raises:

@@ -61,7 +61,6 @@ class PartitionFetch:
 
     Args:
         keys: of the partition in the archive.
-        plan_id: of the plan.
         time: ms since the epoch, of markers.
         directory: of the partition on this host.
         allowance: of bytes per second.

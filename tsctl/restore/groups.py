@@ -179,7 +179,6 @@ def plan_groups(
     Args:
         archived: of `archived_commits`.
         snapshot: the newest one; None without one.
-        lifetimes: of the topics.
         partitions: of the plan. An offset is lowered to the end of its partition, and raised to its start.
     """
     sources = [OFFSETS_TOPIC] if archived else []

@@ -186,10 +186,6 @@ def replica_of(state: Staged) -> Replica:
 def staged(directory: Path, plan_id: str, plan: PartitionPlan) -> Staged:
     """Return the complete state of a partition's files.
 
-    Args:
-        plan_id: of the plan.
-        plan: of the partition.
-
     Raises:
         QueryError: they are not complete.
     """

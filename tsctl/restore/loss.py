@@ -18,7 +18,6 @@ class Deletion:
     Attributes:
         below: the offsets below this one.
         size: bytes.
-        why: the configuration.
     """
 
     below: int
@@ -35,7 +34,6 @@ def due_by_retention(
     those without which the log still has `retention.bytes`. A segment without a known time is not counted as due.
 
     Args:
-        configurations: of the topic.
         now: ms since the epoch.
         defaults: what counts where the topic has no configuration, as `KafkaCluster.retention_defaults`.
 

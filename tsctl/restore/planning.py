@@ -329,7 +329,6 @@ def replicas_of(
     """Return the brokers of each partition, the preferred leader first.
 
     Args:
-        partitions: their number.
         brokers: ids of the new cluster.
         factor: replication factor.
         former: the replicas that a snapshot has; used where they have this factor and are all among `brokers`.

@@ -30,7 +30,6 @@ class Coverage:
         committed_at: milliseconds since the epoch, by the agent's clock; None if the commit has no time.
         topic_id: the topic id in the commit.
         segments: number of `.log` objects.
-        bytes: their size.
         held: ranges `[from, to)` that live copies contain.
         holes: ranges without a copy or a gap record.
         gaps: ranges with a gap record and without a copy.

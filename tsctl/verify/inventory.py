@@ -120,7 +120,6 @@ class PartitionListing:
         log_start_written: when `log.start` was written, seconds since the epoch; None if it is missing.
         committed_at: when `offset.wm` was written, seconds since the epoch; None if it is missing.
         has_seals: whether it contains `seal.json`.
-        erased: its erased offsets.
     """
 
     catalog: PartitionCatalog

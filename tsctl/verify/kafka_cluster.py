@@ -63,7 +63,6 @@ class KafkaTopic:
 
     Attributes:
         topic_id: 22 characters of base64; None if the cluster has no ids.
-        partitions: their numbers.
     """
 
     topic_id: str | None

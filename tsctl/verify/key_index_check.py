@@ -54,11 +54,7 @@ def key_index_findings(
 
 
 class _Index:
-    """The index of one incarnation.
-
-    Args:
-        prefix: of its keys.
-    """
+    """The index of one incarnation."""
 
     def __init__(self, store: ObjectStore, prefix: str, depth: Depth, now: float) -> None:
         self._store = store

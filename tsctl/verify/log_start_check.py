@@ -28,7 +28,6 @@ def check_log_start(
     """Yield the findings about `log.start` of a partition with an agent's commit.
 
     Args:
-        listing: the partition's snapshot.
         copies: what each of its segments covers.
         where: the partition's name in findings.
         is_restored: whether readers return the records below `log.start` from a former place.

@@ -55,7 +55,6 @@ def lost_partitions(
     """Yield the partitions of a topic's newest incarnation that have no object.
 
     Args:
-        incarnations: of the topic.
         listed: the directories of its partitions.
         recorded: ends above 0, by number; None in an archive where agents recorded none.
         old: seconds since the epoch; an incarnation that was opened later may have no object yet.

@@ -117,7 +117,6 @@ class Verifier:
 
     Args:
         keys: builds the cluster's keys.
-        scope: what to verify.
         report_progress: called by several threads with the number of partitions and segments that were completed.
         clock: returns seconds since the epoch.
     """

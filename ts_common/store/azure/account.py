@@ -51,7 +51,6 @@ class Account:
     """One account and its credentials.
 
     Attributes:
-        name: of the account.
         endpoint: URL of its blob service, without a slash at its end.
         key: of the account; None with a SAS or a token.
         sas: a query without its question mark; empty without a SAS.

@@ -126,7 +126,6 @@ class AzureService(Service):
     """One container.
 
     Args:
-        container: its name.
         account: with its credentials.
     """
 

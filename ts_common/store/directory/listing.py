@@ -132,7 +132,6 @@ def infos_of(directory: str, key: str, names: Iterable[str]) -> list[ObjectInfo]
 
     Args:
         directory: path, with a slash at its end.
-        key: of the directory.
 
     Raises:
         LinkRefused: a name is a link.

@@ -107,7 +107,6 @@ class GcsService(Service):
     """One bucket.
 
     Args:
-        bucket: its name.
         endpoint: URL of the service, without a slash at its end.
         token: returns a valid token; None sends requests without one.
         account: returns the e-mail of the token's account, None without one.

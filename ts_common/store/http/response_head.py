@@ -21,7 +21,6 @@ class HeadLines:
     """The lines of a head.
 
     Args:
-        file: of the connection.
         begun: whether the status line was read.
     """
 

@@ -78,7 +78,6 @@ class Copying:
 
     Attributes:
         following: the next request: one that reads the state of the copy, or another one that copies.
-        reads: whether it reads.
         waits: whether to wait before it.
         failure: why the copy ended without a target, in words of the service; None if it continues. With a failure,
             `following` removes what is left of the copy.

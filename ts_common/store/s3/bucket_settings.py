@@ -38,7 +38,6 @@ class BucketProtection:
 
     Args:
         client: of the SDK; it may repeat requests.
-        bucket: its name.
         base: the prefix of all keys, empty or ending in `/`.
         head: the driver's; it finds why a HEAD was rejected.
     """
@@ -187,7 +186,6 @@ def read_rules(client: "S3Client", bucket: str, base: str) -> tuple[LifecycleRul
 
     Args:
         client: for reads.
-        bucket: its name.
         base: the prefix of the store's keys in the bucket, empty or ending in `/`.
 
     Raises:

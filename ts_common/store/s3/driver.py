@@ -78,7 +78,6 @@ class S3Store(ObjectStore):
     """Objects of one bucket under one prefix.
 
     Args:
-        bucket: its name.
         prefix: of all keys, without outer slashes; empty for the whole bucket.
         options: of the connection and of stored objects.
         timeout_seconds: for each connect, send and receive.

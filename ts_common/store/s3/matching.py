@@ -35,7 +35,6 @@ class MatchingDeletes:
 
     Args:
         client: of the SDK; it may repeat requests.
-        bucket: its name.
         base: the prefix of all keys.
     """
 

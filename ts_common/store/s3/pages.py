@@ -22,7 +22,6 @@ class Pages:
 
     Args:
         client: of the SDK; it may repeat requests.
-        bucket: its name.
     """
 
     def __init__(self, client: "S3Client", bucket: str) -> None:

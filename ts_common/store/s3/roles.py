@@ -69,7 +69,6 @@ def assume_role(session: Session, source: Session, role_arn: str, connection: Co
     Args:
         session: has created no client yet.
         source: its credentials assume the role, and its STS client sends the request.
-        role_arn: of the role.
         connection: contains the external id, and the name of the role's sessions.
     """
     session.register_component("credential_provider", CredentialResolver([_AssumedRole(source, role_arn, connection)]))

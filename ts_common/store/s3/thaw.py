@@ -68,7 +68,6 @@ def restore_object(client: "S3Client", call: Call, bucket: str, key: str, days: 
 
     Args:
         call: the request, for messages.
-        key: its whole key.
         days: how long the readable copy is kept; None for INTELLIGENT_TIERING, for which S3 rejects a number.
         tier: how fast.
 

@@ -27,7 +27,6 @@ def list_versions(client: "S3Client", bucket: str, base: str, prefix: str) -> It
 
     Args:
         client: for reads.
-        bucket: its name.
         base: the prefix of the store's keys in the bucket, empty or ending in `/`.
         prefix: of the keys, below `base`.
 
@@ -92,7 +91,6 @@ def delete_version(client: "S3Client", bucket: str, base: str, version: ObjectVe
 
     Args:
         client: of the SDK; it may repeat requests.
-        bucket: its name.
         base: the prefix of all keys.
 
     Raises:

@@ -82,7 +82,6 @@ def copy_object(client: "S3Client", call: Call, bucket: str, source: str, target
     Args:
         client: sends each request once.
         call: the request, for messages.
-        bucket: of both objects.
         source: whole key of the object.
         target: whole key of the copy.
         storing: how the copy is stored.
@@ -112,7 +111,6 @@ def delete_keys(client: "S3Client", bucket: str, base: str, keys: Iterable[str])
 
     Args:
         client: of the SDK; it may repeat requests.
-        bucket: its name.
         base: the prefix of all keys.
         keys: read in pieces of a thousand.
 

@@ -50,8 +50,6 @@ class Node:
         kind: a primitive type, `record`, `enum`, `fixed`, `array`, `map` or `union`.
         name: full name of a record, enum or fixed; else empty.
         aliases: full names.
-        fields: of a record.
-        symbols: of an enum.
         default: symbol of an enum; None without one.
         size: bytes of a fixed.
         branches: of a union; the items of an array and the values of a map are its only branch.
