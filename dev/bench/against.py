@@ -28,9 +28,7 @@ class Figure:
     """A figure with a goal.
 
     Attributes:
-        found: the figure.
         at_least: whether more is better.
-        unit: its unit.
     """
 
     found: float

@@ -70,7 +70,6 @@ def consume(make: Callable[[], Any], ends: Sequence[int], call: Callable[[Any], 
 
     Args:
         make: the consumer.
-        ends: of the partitions.
         call: calls it once, and returns the number of records.
     """
     consumer = make()

@@ -48,12 +48,7 @@ _PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 
 @dataclass(frozen=True)
 class Source:
-    """A server of the topics.
-
-    Attributes:
-        bootstrap: its address.
-        pid: of its process.
-    """
+    """A server of the topics."""
 
     bootstrap: str
     pid: int

@@ -93,11 +93,7 @@ class Built:
 
 
 class Tsctl:
-    """Runs `tsctl` on the bucket, each time in a new process.
-
-    Args:
-        environment: of the processes.
-    """
+    """Runs `tsctl` on the bucket, each time in a new process."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment

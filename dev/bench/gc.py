@@ -82,7 +82,6 @@ class DeletingStore(CountingStore):
 
     Args:
         inner: a store in a directory.
-        root: the directory.
     """
 
     def __init__(self, inner: ObjectStore, root: Path) -> None:

@@ -59,12 +59,7 @@ class Roll:
 
 
 class CommitPoll:
-    """Reads commits over one connection, each with a condition on the last ETag.
-
-    Args:
-        s3: the server.
-        partitions: their number.
-    """
+    """Reads commits over one connection, each with a condition on the last ETag."""
 
     def __init__(self, s3: S3Server, partitions: int) -> None:
         keys = ClusterKeys(CLUSTER)
@@ -114,7 +109,6 @@ class Watching:
 
     Args:
         cluster: its broker 1 is written to.
-        partitions: of the topic.
     """
 
     def __init__(self, cluster: LocalCluster, partitions: int) -> None:

@@ -73,8 +73,6 @@ class PacedProducer:
     """The process of a producer.
 
     Args:
-        bootstrap: of the brokers.
-        topic: the topic.
         partitions: their number; used in turn.
         rate: records a second; 0: as many as possible.
     """

@@ -74,8 +74,6 @@ class Planned:
         seconds: of `plan_query`.
         cpu: its CPU seconds, all threads.
         requests: by kind.
-        segments: of the plan.
-        splits: of the plan.
         peak_mib: peak memory of the process.
         server_cpu: CPU seconds of the S3 server during the planning.
     """

@@ -98,7 +98,6 @@ class Halves:
 
     Args:
         module: of the benchmark; its `--half` reads topics from standard input, and answers each with a line.
-        location: of the topics.
     """
 
     def __init__(self, module: str, location: str) -> None:

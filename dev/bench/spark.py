@@ -81,9 +81,6 @@ def session(
 
     Args:
         directory: of Spark's files.
-        master: of the session.
-        jars: further ones.
-        settings: further ones.
     """
     root = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))

@@ -79,8 +79,6 @@ def put_segments(store: ObjectStore, topic: str, segments: int, size: int, codec
     """Put small segments in each partition; return the number of records.
 
     Args:
-        store: of the archive.
-        topic: its name.
         segments: of each partition.
         size: of a segment, in bytes.
         codec: of its batches.

@@ -64,8 +64,6 @@ class Writers:
     """The three ways of one topic; each returns its seconds, and then checks what it wrote, and deletes it.
 
     Args:
-        spark: the session.
-        topic: its name.
         records: that the topic has.
     """
 

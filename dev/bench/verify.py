@@ -44,7 +44,6 @@ class Looked:
     Attributes:
         seconds: of the work.
         cpu: its CPU seconds, all threads.
-        keys: that were listed.
         segments: that were verified; 0 for a bare listing.
         findings: their number; 0 for a bare listing.
         requests: requests to the store, by kind.

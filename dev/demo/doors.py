@@ -78,12 +78,9 @@ class Doors:
 
     Attributes:
         screen: where they are shown.
-        directory: for their files.
         logs: directory of the endpoint's log.
         config: the agents' configuration directory.
         location: of the archive, a URL.
-        cluster: its id.
-        topic: the topic.
         ends: of partition 0, 1, ...: all lower offsets must be found.
         journal: directory of the journal's files.
     """

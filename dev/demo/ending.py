@@ -8,11 +8,7 @@ _received: list[int] = []
 
 
 class EndedBySignalError(KeyboardInterrupt):
-    """A signal to end the demo; code that handles Ctrl-C handles it.
-
-    Attributes:
-        number: the signal's.
-    """
+    """A signal to end the demo; code that handles Ctrl-C handles it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

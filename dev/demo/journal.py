@@ -28,9 +28,6 @@ _Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]
 class Journal:
     """Records acknowledgements; close it before the files are read.
 
-    Args:
-        directory: for the files.
-
     Attributes:
         ends: by partition, the offset after the last acknowledged record.
         counts: by partition, the number of acknowledged records.

@@ -24,7 +24,6 @@ def produce(cluster: LocalCluster, topic: str, day: Day, journal: Journal, momen
     offsets rise.
 
     Args:
-        cluster: the cluster.
         topic: the topic; the key chooses the partition.
         day: the views.
         journal: receives the acknowledgements.

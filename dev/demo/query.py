@@ -26,9 +26,7 @@ class Question:
 
     Attributes:
         location: of the store, as in `load`.
-        cluster: of the topic.
         entropy_bits: of the store's keys.
-        topic: the topic.
         ends: of partition 0, 1, ...: all lower offsets must exist.
         first_ms, end_ms: the time range `[first_ms, end_ms)` to query.
         journal: directory of the journal's files.

@@ -29,14 +29,7 @@ class Shipped:
 
 
 class Archive:
-    """The topic's partitions in the store.
-
-    Args:
-        store: the store.
-        keys: of the cluster.
-        topic: the topic.
-        partitions: their number.
-    """
+    """The topic's partitions in the store."""
 
     def __init__(self, store: ObjectStore, keys: ClusterKeys, topic: str, partitions: int) -> None:
         self.topic = topic
@@ -60,7 +53,6 @@ class Watch:
         bars: of the screen.
         servers: the servers that must run.
         journal: the acknowledged records.
-        archive: the store.
         goal: the final number of records.
     """
 
@@ -117,7 +109,6 @@ def wait_for_shipping(
     """Wait until every next offset is reached, or until a minute passes without progress.
 
     Args:
-        archive: the store.
         wanted: next offsets, by partition.
         moment: called with each progress; an exception from it ends the wait.
 
@@ -140,8 +131,6 @@ def wait_for_tail(reader: Reader, topic: str, acknowledged: Mapping[int, int]) -
     """Wait until readers return each acknowledged record, or until a minute has passed.
 
     Args:
-        reader: of the archive.
-        topic: the topic.
         acknowledged: by partition, the offset after the last acknowledged record.
 
     Returns:

@@ -51,7 +51,6 @@ class Reading:
     Attributes:
         records: that the consumer returned, in its order.
         refusal: class of the exception that ended the reading; empty if it reached the end of the whole batches.
-        message: of the exception.
         position: of the batch that the consumer worked on at the end; without a refusal, the end of the last batch.
         is_cut: whether the records exceeded the most bytes, so that the reading ended before both.
     """
@@ -91,7 +90,6 @@ def consume(
     """Return what the consumer shows of each log.
 
     Args:
-        jvm: that runs it.
         logs: bytes of each.
         start: first offset.
         check_crcs: the consumer's `check.crcs`.

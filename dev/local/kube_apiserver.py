@@ -57,7 +57,6 @@ class EtcdServer(Server):
     """One etcd on free ports.
 
     Args:
-        directory: of its data.
         logs: directory of its log.
     """
 

@@ -22,9 +22,6 @@ def request(
     Args:
         port: of the server on loopback.
         path: with the query.
-        method: of the request.
-        body: of the request.
-        headers: of the request.
         seconds: timeout of the connection, and of each read.
 
     Raises:

@@ -29,7 +29,6 @@ def wait_for(
     Args:
         predicate: called at least once, also with `seconds` = 0. Its exceptions are raised at once.
         what: the condition, for the error: "broker 1 leads t-0".
-        seconds: the deadline.
         state: called once on timeout, for the error; default: the predicate's last result.
         every: seconds between two calls; default: a tenth of the time so far, from 0.02 to 0.25.
 

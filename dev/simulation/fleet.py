@@ -180,7 +180,6 @@ class Fleet:
     """All brokers and partitions of a scenario.
 
     Attributes:
-        files: of all logs.
         partitions: by name.
         lags: when segments were committed, and how many seconds after they closed.
         waiting: the number of closed segments without a commit.

@@ -15,11 +15,9 @@ class Scenario:
     segments multiplied. If each broker has only a part of its partitions, its upload threads are busy for them all.
 
     Attributes:
-        title: for the page.
         bytes_per_day: of the whole fleet.
         entropy_bits: of the keys in the store.
         seconds: simulated.
-        brokers: of the fleet.
         partitions: that each broker leads.
         sampled_brokers: simulated ones.
         sampled_partitions: simulated ones of each of them.

@@ -91,7 +91,6 @@ def bench_agent(
     """Return an agent that is not started yet.
 
     Args:
-        cluster: of the broker.
         url: location of the store.
         topics: regular expressions of the topics to ship.
         name: of the agent's log and directory; unique.

@@ -25,10 +25,7 @@ class EndpointProcess:
 
     Args:
         location: of the archive, a URL.
-        cluster: its id.
         log: file for its log.
-        options: further ones.
-        environment: further variables.
     """
 
     def __init__(

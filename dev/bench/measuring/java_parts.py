@@ -92,7 +92,6 @@ class JavaConsumer:
     """Kafka's consumer with its default settings; the JVM warms up over the rounds.
 
     Args:
-        bootstrap: of the broker.
         topic: read from its beginning.
         ends: of each partition, exclusive.
     """

@@ -14,13 +14,7 @@ from ts_tables.tasks import Engine
 
 
 def sql_catalog(server: S3Server, directory: Path, bucket: str) -> dict[str, str]:
-    """Return the properties of a catalog in SQLite, with its files on S3.
-
-    Args:
-        server: of the files.
-        directory: of the database.
-        bucket: of the files.
-    """
+    """Return the properties of a catalog in SQLite, with its files on S3."""
     return {
         "type": "sql",
         "uri": f"sqlite:///{directory}/catalog.db",
@@ -37,9 +31,6 @@ class TableRun:
     """A run of a new table.
 
     Attributes:
-        name: of the table.
-        tables: that have it.
-        summary: of the run.
         seconds: of the run, without the creation of the table.
     """
 
@@ -89,7 +80,6 @@ class NewTables:
         """Make a table of a topic, and run it.
 
         Args:
-            topic: its name.
             is_plain: whether the table has plain Parquet files; otherwise it is an Iceberg table.
         """
         name = f"bench.{topic.replace('-', '_')}_{token_hex(4)}"

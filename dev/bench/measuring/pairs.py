@@ -20,8 +20,6 @@ class Goal:
 
     Attributes:
         what: the name of the figure.
-        found: the figure.
-        bound: its bound.
         at_least: whether the bound is a minimum; otherwise it is a maximum.
         unit: of both.
     """

@@ -68,8 +68,6 @@ class RawReader:
 
     Args:
         address: host and port.
-        topic: its name.
-        boundaries: of each partition.
         partition_bytes: most bytes of a partition in a reply.
     """
 

@@ -23,12 +23,7 @@ ROWS = 32_768
 
 @dataclass(frozen=True)
 class Share(InputPartition):
-    """The rows of one task.
-
-    Attributes:
-        partition: its number.
-        rows: their number.
-    """
+    """The rows of one task."""
 
     partition: int
     rows: int

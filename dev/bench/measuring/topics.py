@@ -19,8 +19,6 @@ class ClosedPart:
     """The closed segments of one partition.
 
     Attributes:
-        partition: its number.
-        logs: the `.log` files.
         end: base offset of the active segment; all lower offsets are closed.
     """
 

@@ -24,7 +24,6 @@ class Controller(Server):
         directory: its data.
         logs: directory of its log.
         line: version line of Kafka.
-        cluster_id: of the brokers.
         properties: further ones; they override the defaults.
     """
 

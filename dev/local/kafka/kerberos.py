@@ -102,7 +102,6 @@ class Kerberos(Server):
     """A realm of its own, `TEST`, with one KDC on a free port.
 
     Args:
-        directory: of its database.
         logs: directory of its log.
     """
 

@@ -13,7 +13,6 @@ class MirrorMaker(Server):
     Args:
         line: the line of Kafka.
         directory: that it runs in, and its log.
-        settings: its properties file.
 
     Raises:
         ToolMissingError, BuildFailedError: from `command`, as `dev.local.jars.kafka_jars`.

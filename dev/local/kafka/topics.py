@@ -91,8 +91,6 @@ class Topics:
         """Create a topic, and wait until every running broker has a leader for each partition.
 
         Args:
-            name: the topic's name.
-            partitions: their number.
             replication: number of replicas of each.
             config: the topic's own settings; `segment.bytes` may be small on Kafka 4 too.
             assignment: broker ids of each partition, the preferred leader first; instead of `replication`.
@@ -171,7 +169,6 @@ class Topics:
         """Produce records and wait for every acknowledgement.
 
         Args:
-            topic: the topic.
             records: the records, in this order.
             partition: for records without one; None: the producer chooses.
             config: librdkafka's, for instance {"compression.type": "zstd"}.
@@ -230,8 +227,6 @@ class Topics:
         """Return the id of the partition's leader; None without a leader, or if the running brokers differ.
 
         Args:
-            topic: the topic.
-            partition: its number.
             by: the only broker whose metadata counts: one that is cut off still names itself; None: all must agree.
         """
         known = {state.leader for state in self._states(topic, partition, by)}

@@ -67,7 +67,6 @@ class Delay(Action):
     """The request waits before it is forwarded.
 
     Args:
-        seconds: the wait.
         then: the next action; None means Pass.
     """
 
@@ -146,7 +145,6 @@ class Answer(Action):
     """The proxy answers with an error, `Answer(503, "SlowDown", "Reduce your request rate.")`; the store sees nothing.
 
     Args:
-        status: of HTTP.
         code: of S3.
         message: for people.
     """

@@ -58,9 +58,7 @@ class Exchange:
     """One request in progress; owned by the thread of the client's connection.
 
     Args:
-        head: of the request.
         client: the connection that its body is read from.
-        surroundings: of the proxy.
     """
 
     def __init__(self, head: Head, client: Peer, surroundings: Surroundings) -> None:

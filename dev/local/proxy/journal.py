@@ -21,7 +21,6 @@ class Request:
 
     Attributes:
         number: from 0, ordered by the arrival of heads.
-        method: of HTTP.
         path: unquoted: "/bucket/prefix/key".
         query: still quoted, without the question mark.
         headers: by name in lower case.

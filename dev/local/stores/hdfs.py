@@ -28,7 +28,6 @@ class HdfsServer(Server):
     """HDFS on free ports.
 
     Args:
-        directory: for its data.
         logs: directory of its log.
     """
 

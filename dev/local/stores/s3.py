@@ -45,7 +45,6 @@ class S3Server(Server):
     """SeaweedFS on free ports.
 
     Args:
-        directory: for its data.
         logs: directory of its log.
         restricted_buckets: the buckets that the restricted identity may use; a name may end in `*`.
         certificates: serve https with these, to clients with a certificate of the same authority.
