@@ -5,9 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from dev.local.ports import LOOPBACK, free_port
 from dev.local.waiting import wait_for
 from tests.deploy.strimzi_pods import CLUSTER, NAMESPACE, broker_pod, server_config
 from tests.deploy.test_kubernetes import AGENT, CHECKOUT, IMAGE, manifests, parsed, written
+from tests.http_servers import Handler, running
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.provider import open_provider
 from ts_uploader.cli import app as agent_cli
@@ -168,25 +168,18 @@ def test_the_probe_fails_only_if_a_restart_helps(status: int | None, code: int) 
     """While the agent is away, its supervisor starts it; a restart of the container would make the broker not ready."""
     port = free_port()
 
-    class Page(BaseHTTPRequestHandler):
+    class Page(Handler):
         def do_GET(self) -> None:
             assert self.path == "/healthz"
-            self.send_response(status or 0)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(status or 0)
 
     text = script("liveness").replace("9464", str(port))
     command = [sys.executable, "-c", text]
     if status is None:
         assert subprocess.run(command, env=os.environ, check=False).returncode == code
         return
-    with HTTPServer((LOOPBACK, port), Page) as server:
-        thread = Thread(target=server.handle_request)
-        thread.start()
+    with running(HTTPServer((LOOPBACK, port), Page)):
         assert subprocess.run(command, env=os.environ, check=False).returncode == code
-        thread.join()
 
 
 def test_the_values_for_a_chart_are_complete() -> None:

@@ -3,12 +3,12 @@
 import socket
 import socketserver
 import struct
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 from dev.local.ports import LOOPBACK
+from tests.http_servers import running
 
 
 @contextmanager
@@ -20,14 +20,8 @@ def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
         def handle(self) -> None:
             lines.extend(self.rfile.read().decode().splitlines())
 
-    with socketserver.TCPServer((LOOPBACK, port), Take) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server.server_address[1], lines
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(socketserver.TCPServer((LOOPBACK, port), Take)) as listening:
+        yield listening, lines
 
 
 @contextmanager
@@ -45,14 +39,8 @@ def hanging_up() -> Iterator[tuple[int, list[object]]]:
         def shutdown_request(self, request: Any) -> None:
             self.close_request(request)  # without the orderly end that a shutdown would be
 
-    with Server((LOOPBACK, 0), HangUp) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server.server_address[1], clients
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(Server((LOOPBACK, 0), HangUp)) as port:
+        yield port, clients
 
 
 @contextmanager

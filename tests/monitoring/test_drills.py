@@ -1,11 +1,8 @@
 """The dashboard's panels of drills, in a real Prometheus."""
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from dev.local.ports import LOOPBACK
 from dev.local.prometheus import PrometheusServer
 from dev.local.waiting import wait_for
+from tests.http_servers import serving
 from tests.monitoring.files import DASHBOARD
 from tests.tsctl.drill.test_report import comparison, report_of
 from ts_common.model import TopicPartition
@@ -22,22 +20,11 @@ SECONDS = 60
 
 
 class _Text(SimpleHTTPRequestHandler):
+    """Serves the files of a directory, as node_exporter its text files."""
+
     def guess_type(self, path: object) -> str:
         del path
         return "text/plain; version=0.0.4"
-
-
-@contextmanager
-def served(directory: Path) -> Iterator[int]:
-    """Serve the files of a directory, as node_exporter its text files; yield the port."""
-    with ThreadingHTTPServer((LOOPBACK, 0), partial(_Text, directory=directory)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_each_panel_of_drills_shows_the_metrics_of_one(tmp_path: Path) -> None:
@@ -48,7 +35,7 @@ def test_each_panel_of_drills_shows_the_metrics_of_one(tmp_path: Path) -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     queries = [each["expr"] for panel in panels for each in panel.get("targets", ()) if "ts_drill_" in each["expr"]]
     assert {family.name for family in GAUGES.families() if not any(family.name in each for each in queries)} == set()
-    with served(tmp_path) as port:
+    with serving(partial(_Text, directory=tmp_path)) as port:
         jobs = [
             {
                 "job_name": "drill",

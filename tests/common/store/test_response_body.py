@@ -1,16 +1,15 @@
 """The body of a response: exactly as many bytes as its header specifies, or an error."""
 
 import io
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
 from urllib3 import HTTPResponse, PoolManager
 from urllib3.exceptions import ProtocolError
 
+from tests.http_servers import Handler, serving
 from ts_common.errors import AccessDenied, StoreUnavailable
 from ts_common.store import response_body
 from ts_common.store.call import Call
@@ -137,7 +136,7 @@ def test_a_response_that_does_not_end_in_time_is_given_up(monkeypatch: pytest.Mo
         read_whole(HTTPResponse(Endless(), preload_content=False))
 
 
-class Keeping(BaseHTTPRequestHandler):
+class Keeping(Handler):
     """Sends ten bytes for each request, and keeps the connection."""
 
     protocol_version = "HTTP/1.1"
@@ -146,29 +145,17 @@ class Keeping(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer."""
         self.connections.add(self.client_address)
-        self.send_response(200)
-        self.send_header("Content-Length", "10")
-        self.end_headers()
-        self.wfile.write(b"0123456789")
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
+        self.answer(200, b"0123456789")
 
 
 def test_a_connection_is_used_again_after_a_body_that_was_read_directly() -> None:
     """Also if the first bytes were read in another way; a new connection would cost a handshake for each segment."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Keeping) as server, PoolManager() as pool:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            for first in (b"", b"012"):
-                response = pool.request("GET", f"http://127.0.0.1:{server.server_port}/", preload_content=False)
-                body = ResponseBody(INFO, DirectSource(response), 10, CALL)
-                assert body.read(len(first)) == first
-                rest = bytearray(10 - len(first))
-                assert body.readinto(memoryview(rest)) == len(rest)
-                assert first + rest == b"0123456789"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Keeping) as port, PoolManager() as pool:
+        for first in (b"", b"012"):
+            response = pool.request("GET", f"http://127.0.0.1:{port}/", preload_content=False)
+            body = ResponseBody(INFO, DirectSource(response), 10, CALL)
+            assert body.read(len(first)) == first
+            rest = bytearray(10 - len(first))
+            assert body.readinto(memoryview(rest)) == len(rest)
+            assert first + rest == b"0123456789"
     assert len(Keeping.connections) == 1

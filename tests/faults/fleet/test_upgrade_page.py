@@ -1,9 +1,7 @@
 """The commands of docs/upgrade.md, run on a host whose directories and systemd are the test's."""
 
 import shutil
-import threading
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from tests.faults.fleet.hosts import host_beside, wait_release
 from tests.faults.fleet.java_uploader import JavaUploader, wait_taken_over
 from tests.faults.fleet.java_uploaders import wait_java_shipped
 from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, logged, wait_in_sync
+from tests.http_servers import Handler, serving
 from tests.operator.broker_host import Host
 
 pytestmark = pytest.mark.usefixtures("mended")
@@ -154,25 +153,16 @@ def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> 
     answers = [*UNWELL, WELL, None, WELL, CONNECTED, WELL]
     asked: list[str | None] = []
 
-    class Agent(BaseHTTPRequestHandler):
+    class Agent(Handler):
         def do_GET(self) -> None:
             answer: str | None = "ok"
             if self.path == "/metrics":
                 asked.append(answers[min(len(asked), len(answers) - 1)])
                 answer = asked[-1]
-            self.send_response(503 if answer is None else 200)
-            self.end_headers()
-            self.wfile.write((answer or "").encode())
+            self.answer(503 if answer is None else 200, (answer or "").encode())
 
-        def log_message(self, *_: object) -> None:
-            """It was stuck before the upgrade."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as server, bare_host(tmp_path) as host:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            host.run(VARIABLES, LOOK, AGENT=f"http://127.0.0.1:{server.server_port}", STEADY="3")
-        finally:
-            server.shutdown()
+    with serving(Agent) as port, bare_host(tmp_path) as host:
+        host.run(VARIABLES, LOOK, AGENT=f"http://127.0.0.1:{port}", STEADY="3")
     assert asked == answers
 
 

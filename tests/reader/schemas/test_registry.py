@@ -3,9 +3,8 @@
 import json
 import pickle
 import ssl
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,6 +13,7 @@ import pytest
 
 from dev.local.certificates import Certificates
 from tests.common.store.servers import FakeServer, answer
+from tests.http_servers import Handler, running
 from ts_common.errors import (
     AccessDenied,
     ConfigurationError,
@@ -150,33 +150,20 @@ def test_a_silent_registry_times_out(fake: FakeServer) -> None:
 def test_a_certificate_is_checked_against_the_given_authorities(tmp_path: Path) -> None:
     """Without them the error names the way out; with them the schema is read."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Schemas(Handler):
         def do_GET(self) -> None:
-            body = b'{"schema": "\\"int\\""}'
-            self.send_response(200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
+            self.answer(200, b'{"schema": "\\"int\\""}')
 
     certificates = Certificates(tmp_path)
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = HTTPServer(("127.0.0.1", 0), Schemas)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.server_key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        url = f"https://127.0.0.1:{server.server_port}"
+    with running(server) as port:
+        url = f"https://127.0.0.1:{port}"
         with pytest.raises(OperatorError, match="CERTIFICATE_VERIFY_FAILED"):
             Registry(url).schema(1)
         assert Registry(url, ca_file=certificates.authority).schema(1).text == '"int"'
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize(

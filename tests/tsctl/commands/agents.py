@@ -1,10 +1,10 @@
 """Servers that answer as the agents of a test."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.http_servers import Handler, serving
 
 IDLE = {
     "topic": "u",
@@ -37,23 +37,9 @@ WELL: dict[str, Any] = {
 def answering(status: int, body: bytes, path: str = "/status.json", **headers: str) -> Iterator[str]:
     """Yield the address of a server that answers every request for a page in this way."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Page(Handler):
         def do_GET(self) -> None:
-            found = status if self.path == path else 404
-            self.send_response(found)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status if self.path == path else 404, body, **headers)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Page) as port:
+        yield f"127.0.0.1:{port}"

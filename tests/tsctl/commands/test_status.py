@@ -3,13 +3,13 @@
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dev.local.ports import free_port
+from tests.http_servers import Handler, serving
 from tests.tsctl.commands.agents import IDLE, WELL, answering
 from tests.tsctl.running import Run
 from tsctl.agent_status import Answer
@@ -307,27 +307,13 @@ def test_requests_to_several_agents_are_sent_at_once(run: Run) -> None:
     """Each of two agents answers only after both have received a request."""
     both = threading.Barrier(2)
 
-    class Waiting(BaseHTTPRequestHandler):
+    class Waiting(Handler):
         def do_GET(self) -> None:
             both.wait(60)
-            body = json.dumps(WELL).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, json.dumps(WELL).encode())
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Waiting) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        port = server.server_address[1]
-        try:
-            assert run("status", f"127.0.0.1:{port}", f"localhost:{port}", "--timeout", "120").code == 0
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Waiting) as port:
+        assert run("status", f"127.0.0.1:{port}", f"localhost:{port}", "--timeout", "120").code == 0
 
 
 def test_u21_wrong_addresses_are_reported_at_once(run: Run, tmp_path: Path) -> None:

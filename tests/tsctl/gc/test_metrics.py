@@ -1,13 +1,12 @@
 """Metrics of runs of `tsctl gc`: in a file of several clusters, and at a server that answers as a Pushgateway."""
 
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.http_servers import Handler, serving
 from tests.made_archive import MadeArchive
 from tests.tsctl.gc.archives import GRACE, FixedRetention, keep_last, run, ship
 from ts_common.errors import OperatorError, StoreUnavailable
@@ -96,27 +95,17 @@ def gateway() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     """Start a server that records requests, and answers 202 as a Pushgateway; `/broken` gets 500, `/other` garbage."""
     received: list[tuple[str, str, str]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Gateway(Handler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"])).decode()
             received.append((self.command, self.path, body))
             if self.path.startswith("/other"):
                 self.wfile.write(b"\x1b[2J\r\n")
                 return
-            self.send_response(500 if self.path.startswith("/broken") else 202)
-            self.end_headers()
+            self.answer(500 if self.path.startswith("/broken") else 202)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", received
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Gateway) as port:
+        yield f"http://127.0.0.1:{port}", received
 
 
 def test_metrics_are_added_to_the_group_of_the_cluster(gateway: tuple[str, list[tuple[str, str, str]]]) -> None:

@@ -4,12 +4,12 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from dev.local.stores.moto import MotoServer
+from tests.http_servers import Handler, serving
 from ts_common.archive.directories import entropy_widths, list_topics
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied, StoreUnavailable, TieredStorageError
@@ -104,7 +104,7 @@ def refusing(inner: str, refuses: Refuses) -> Iterator[str]:
     the probe never exists.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class Gateway(Handler):
         protocol_version = "HTTP/1.1"
 
         def do_HEAD(self) -> None:
@@ -125,26 +125,12 @@ def refusing(inner: str, refuses: Refuses) -> Iterator[str]:
             self._answer(200)
 
         def _answer(self, status: int, body: bytes = b"") -> None:
-            self.send_response(status)
-            self.send_header("ETag", '"e"')
             encryption = self.headers.get("x-amz-server-side-encryption")
-            if encryption and status == 200:
-                self.send_header("x-amz-server-side-encryption", encryption)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(b"" if self.command == "HEAD" else body)
+            applied = {"x-amz-server-side-encryption": encryption} if encryption and status == 200 else {}
+            self.answer(status, body, ETag='"e"', **applied)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Gateway) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 SSE, CLASS, TAGS, ACL = (f"x-amz-{n}" for n in ("server-side-encryption", "storage-class", "tagging", "acl"))

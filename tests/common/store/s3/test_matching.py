@@ -1,16 +1,15 @@
 """Conditional deletes with servers that enforce the condition, ignore it or reject it."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
 import pytest
 
 from tests.common.store.s3.calls import MODIFIED
 from tests.common.store.servers import FakeServer, answer
+from tests.http_servers import Handler, serving
 from ts_common.errors import AccessDenied, BucketMissing, OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import DeleteOutcome, ObjectStore
 from ts_common.store.factory import open_store
@@ -62,23 +61,21 @@ class Bucket:
 
 
 @contextmanager
-def serving(bucket: Bucket) -> Iterator[str]:
+def served(bucket: Bucket) -> Iterator[str]:
     """Start a server of the bucket `archive` below `base/`, and yield its endpoint."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Objects(Handler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_HEAD(self) -> None:
             etag = bucket.head(self._key())
-            if etag is None:
-                self._answer(404)
-            else:
-                self._answer(200, etag=etag)
+            found = {} if etag is None else {"ETag": etag, "Last-Modified": MODIFIED}
+            self.answer(200 if found or self.path == "/archive" else 404, b"", **found)
 
         def do_DELETE(self) -> None:
             status, code = bucket.delete(self._key(), self.headers["if-match"])
-            self._answer(
+            self.answer(
                 status, f"<Error><Code>{code}</Code><Message>as told</Message></Error>".encode() if code else b""
             )
 
@@ -87,27 +84,8 @@ def serving(bucket: Bucket) -> Iterator[str]:
             bucket.requests.append((self.command, key, self.headers["if-match"]))
             return key
 
-        def _answer(self, status: int, body: bytes = b"", etag: str = "") -> None:
-            self.send_response(200 if self.path == "/archive" else status)
-            if etag:
-                self.send_header("ETag", etag)
-                self.send_header("Last-Modified", MODIFIED)
-            if status != 204:
-                self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Objects) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 OpenOn = Callable[[Bucket], ObjectStore]
@@ -120,7 +98,7 @@ def open_on(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenO
     with ExitStack() as opened:
 
         def open_one(bucket: Bucket) -> ObjectStore:
-            monkeypatch.setenv("AWS_ENDPOINT_URL", opened.enter_context(serving(bucket)))
+            monkeypatch.setenv("AWS_ENDPOINT_URL", opened.enter_context(served(bucket)))
             return opened.enter_context(open_store("s3://archive/base", timeout_seconds=5))
 
         yield open_one
