@@ -1,33 +1,17 @@
 """Archives with a cache of their metadata, and stores that count requests."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from hashlib import md5
 
+from tests.asked_store import AskedStore
 from tests.spark.archives import Archive
-from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
-from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_common.store.contract import ObjectInfo
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 
 
-class Counting(WrappedStore):
+class Counting(AskedStore):
     """A store that records requests; its ETags are the MD5 of an object, as in S3."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, threads=1)
-        self.heads: list[str] = []
-        self.gets: list[str] = []
-
-    def head(self, key: str) -> ObjectInfo:
-        """Noted."""
-        self.heads.append(key)
-        return super().head(key)
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """Noted."""
-        self.gets.append(key)
-        return super().open(key, byte_range)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects with the ETags of small objects, although the caller did not request them."""

@@ -82,7 +82,7 @@ def test_no_request_is_made_for_cached_copies_below_log_start(archive: Archive) 
     write_all(archive, 300)
     counting = Counting(archive.store)
     assert rows(counting, archive) == list(range(200, 300))
-    asked = {*counting.heads, *counting.gets}
+    asked = {*counting.headed, *counting.opened}
     assert not asked & {key(archive, 0), key(archive, 100), *variants(archive)}
 
 

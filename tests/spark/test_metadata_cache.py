@@ -48,13 +48,13 @@ def test_the_metadata_of_a_segment_in_a_cache_object_is_not_requested(archive: A
     """One request for all of them, and one for each later segment; the ETag of `log.start` is enough."""
     filled(archive)
     without = asked(archive)
-    assert len(without.heads) == SEGMENTS
+    assert len(without.headed) == SEGMENTS
     write_all(archive, 100)
     keys = archive.partition("t")
     counting = asked(archive)
-    assert counting.heads == [keys.segment(SegmentName(base)) for base in (100, 110)]
+    assert counting.headed == [keys.segment(SegmentName(base)) for base in (100, 110)]
     read = [archive.keys.layout, archive.keys.incarnations("t"), keys.commit, keys.cache_object(0)]
-    assert sorted(counting.gets) == sorted(read)
+    assert sorted(counting.opened) == sorted(read)
 
 
 def test_a_narrow_query_reads_the_cache_objects_of_its_partition_once(archive: Archive) -> None:
@@ -67,8 +67,8 @@ def test_a_narrow_query_reads_the_cache_objects_of_its_partition_once(archive: A
         keys.cache_object(first) for first in firsts
     ]
     counting = asked(archive)
-    assert counting.heads == []
-    assert sorted(key for key in counting.gets if "/segment-metadata/" in key) == [
+    assert counting.headed == []
+    assert sorted(key for key in counting.opened if "/segment-metadata/" in key) == [
         keys.cache_object(first) for first in firsts
     ]
 
@@ -77,7 +77,7 @@ def test_a_log_start_that_moved_is_read(archive: Archive) -> None:
     """An ETag that differs from the expected text's proves nothing, so the object is read."""
     filled(archive)
     archive.commit("t", SEGMENTS * 10, highest_base=SEGMENTS * 10 - 10, log_start=35)
-    assert archive.partition("t").log_start in asked(archive).gets
+    assert archive.partition("t").log_start in asked(archive).opened
     assert archive.offsets(subscribe="t") == list(range(35, SEGMENTS * 10))
 
 
@@ -135,7 +135,7 @@ def test_a_cache_object_that_cannot_be_trusted_costs_time_and_no_rows(
     archive.store.put(key, spoil(archive.store.get(key)[0]))
     assert archive.plan(subscribe="t") == expected
     assert archive.offsets(subscribe="t") == list(range(SEGMENTS * 10))
-    assert len(asked(archive).heads) == SEGMENTS
+    assert len(asked(archive).headed) == SEGMENTS
 
 
 def test_a_cache_object_is_no_list_of_what_exists(archive: Archive) -> None:

@@ -1,17 +1,15 @@
 """Topics that are not there, not there yet, or there again."""
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from tests.asked_store import AskedStore
 from tests.made_archive import CLUSTER, batches
 from tests.spark.archives import Archive
 from ts_common.archive.layout import Layout
 from ts_common.archive.object_keys import LOG_START_NAME
 from ts_common.errors import BucketMissing, DataLoss, QueryError
-from ts_common.store.contract import ByteRange, ObjectStream
-from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_reader.query.plan_query import plan_query
 from ts_spark.options.parse import parse_options
 
@@ -105,21 +103,14 @@ def test_a_width_that_is_given_costs_no_request_for_the_layout(tmp_path: Path) -
     archive = Archive(tmp_path, 3)
     archive.put_segment("t", 0, batches((0, 5)))
     archive.commit("t", 5)
-    asked: list[str] = []
-
-    class Counting(WrappedStore):
-        def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-            asked.append(key)
-            return super().open(key, byte_range)
-
-    with Counting(archive.store, threads=1) as store:
+    with AskedStore(archive.store) as store:
         plan_query(store, parse_options(archive.options(subscribe="t")).query)
-        assert archive.keys.layout not in asked
+        assert archive.keys.layout not in store.opened
         archive.store.put(archive.keys.layout, Layout(3, CLUSTER, 1).encode())
         options = archive.options(subscribe="t")
         del options["prefixEntropyBits"]
         plan_query(store, parse_options(options).query)
-        assert asked.count(archive.keys.layout) == 1
+        assert store.opened.count(archive.keys.layout) == 1
 
 
 def test_a_location_that_is_not_there_is_named(tmp_path: Path) -> None:

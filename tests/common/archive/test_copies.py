@@ -1,12 +1,11 @@
 """The coverage of listed segments: from earlier calls, the segment metadata cache, or the objects."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.asked_store import AskedStore
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment, read_catalog
 from ts_common.archive.copies import SegmentCopy, describe
@@ -15,27 +14,8 @@ from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.model import TopicPartition
-from ts_common.store.contract import ObjectInfo
-from ts_common.store.wrappers.wrapped import WrappedStore
 
 KEYS = ClusterKeys(CLUSTER).partition(TopicPartition("t", 0))
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[MadeArchive]:
-    made = MadeArchive(tmp_path / "store")
-    with made.store:
-        yield made
-
-
-class Heads(WrappedStore):
-    """A store that counts requests for metadata."""
-
-    heads = 0
-
-    def head(self, key: str) -> ObjectInfo:
-        self.heads += 1
-        return self._inner.head(key)
 
 
 def ten_segments(archive: MadeArchive) -> PartitionCatalog:
@@ -57,19 +37,19 @@ def test_a_known_copy_has_the_storage_class_of_the_newer_listing(archive: MadeAr
     """A lifecycle rule moves a segment, and a thaw makes it readable: its bytes and its ETag stay."""
     segments = ten_segments(archive).segments
     known = {copy.segment: copy for copy in describe(archive.store, KEYS, segments)}
-    store = Heads(archive.store, threads=1)
+    store = AskedStore(archive.store)
     cold = [replace(segment, storage_class="GLACIER", is_frozen=True) for segment in segments]
     assert [copy.segment.is_frozen for copy in describe(store, KEYS, cold, known=known)] == [True] * 10
-    assert store.heads == 0
+    assert len(store.headed) == 0
 
 
 def test_known_copies_cause_no_request(archive: MadeArchive) -> None:
     """A `.log` never changes, so metadata from an earlier call is used again."""
     catalog = ten_segments(archive)
     copies = describe(archive.store, KEYS, catalog.segments)
-    store = Heads(archive.store, threads=1)
+    store = AskedStore(archive.store)
     assert describe(store, KEYS, catalog.segments, known={copy.segment: copy for copy in copies[:7]}) == copies
-    assert store.heads == 3
+    assert len(store.headed) == 3
     with capture_logs() as log:
         describe(store, KEYS, catalog.segments, cache_objects=[0], known={copy.segment: copy for copy in copies})
     assert log == []  # the cache object is missing, so that reading it would be a warning
@@ -82,12 +62,12 @@ def test_the_metadata_cache_saves_the_requests_of_its_entries(archive: MadeArchi
     entries = [CacheEntry(c.segment.name, c.segment.size, c.segment.etag or "", c.metadata) for c in copies]
     entries[4] = CacheEntry(entries[4].name, entries[4].size, '"other"', entries[4].metadata)
     archive.store.put(KEYS.cache_object(0), encode_cache_object(KEYS, entries))
-    store = Heads(archive.store, threads=1)
+    store = AskedStore(archive.store)
     assert describe(store, KEYS, catalog.segments, cache_objects=[0]) == copies
-    assert store.heads == 1
+    assert len(store.headed) == 1
     archive.store.put(KEYS.cache_object(0), b"damaged")
     assert describe(store, KEYS, catalog.segments, cache_objects=[0]) == copies
-    assert store.heads == 1 + len(copies)
+    assert len(store.headed) == 1 + len(copies)
 
 
 def test_a_removed_segment_is_reported_or_raised(archive: MadeArchive) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.asked_store import AskedStore
 from tests.endpoint.clients import Served, call, fetch, list_offset, module_of, read_all, run, serving
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_seals import looking_for_seals
@@ -222,7 +223,7 @@ def test_times_lead_to_the_first_record_with_them(archive: MadeArchive) -> None:
     run(read)
 
 
-def test_metadata_of_all_topics_reads_no_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_of_all_topics_reads_no_partition(tmp_path: Path) -> None:
     """Names of directories and topic ids suffice; a named topic has the epochs of its commits."""
     archive = MadeArchive(tmp_path / "archive")
     for topic in ("a", "b"):
@@ -230,23 +231,16 @@ def test_metadata_of_all_topics_reads_no_partition(tmp_path: Path, monkeypatch: 
             archive.put_segment(topic, 0, batches(*steps(0, 20), epoch=7), partition=number)
             archive.commit(topic, 20, partition=number, epochs=((7, 0),))
         archive.put_incarnations(topic, "AAAAAAAAAAAAAAAAAAAAAQ")
-    opened: list[str] = []
-    open_object = archive.store.open
-
-    def counted(key: str, byte_range: Any = None) -> Any:
-        opened.append(key)
-        return open_object(key, byte_range)
-
-    monkeypatch.setattr(archive.store, "open", counted)
+    store = AskedStore(archive.store)
 
     async def read() -> None:
-        with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
+        with serving(store, archive.keys, refresh_seconds=3600) as served:
             values = await call(served, Api.METADATA, metadata_of(None))
             assert [(each["name"], len(each["partitions"])) for each in values["topics"]] == [("a", 3), ("b", 3)]
-            assert sorted(opened) == [archive.keys.incarnations(topic) for topic in ("a", "b")]
+            assert sorted(store.opened) == [archive.keys.incarnations(topic) for topic in ("a", "b")]
             (topic,) = (await call(served, Api.METADATA, metadata_of(["a"])))["topics"]
             assert {each["leader_epoch"] for each in topic["partitions"]} == {7}
-            assert len(opened) == 2 + 3  # three commits
+            assert len(store.opened) == 2 + 3  # three commits
 
     run(read)
 

@@ -1,16 +1,13 @@
 """A stream's decisions on a made archive: where it begins, where a step ends, and what a step reads."""
 
-from contextlib import AbstractContextManager
-
 import pytest
 
+from tests.asked_store import AskedStore
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.read_log import ReadLog
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
-from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
-from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_reader.following.follower import Follower, StepPlan, limited
 from ts_reader.following.offset import StreamOffset
 from ts_reader.query.query import Bound, Edge, Offsets, Query, Subscription, Timestamp
@@ -26,18 +23,6 @@ def two(archive: MadeArchive) -> MadeArchive:
         archive.put_segment("t", base, batches(*steps(base, base + 100)))
     archive.commit("t", 100)
     return archive
-
-
-class Opened(WrappedStore):
-    """A store that notes the objects that are read."""
-
-    def __init__(self, inner: ObjectStore, threads: int) -> None:
-        super().__init__(inner, threads=threads)
-        self.keys: list[str] = []
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        self.keys.append(key)
-        return super().open(key, byte_range)
 
 
 def follower(archive: MadeArchive, start: Bound = Edge.EARLIEST, *, fails: bool = True) -> tuple[Follower, list[str]]:
@@ -177,12 +162,12 @@ def test_a_log_start_that_is_damaged_later_keeps_the_position(two: MadeArchive, 
 
 def test_an_idle_stream_costs_one_request_a_partition(two: MadeArchive) -> None:
     """Its commit; the state of `log.start` matters where the stream moves."""
-    two.store = opened = Opened(two.store, threads=1)
+    two.store = asked = AskedStore(two.store)
     following, _ = follower(two)
     stands = step(following, following.beginning())
-    opened.keys.clear()
+    asked.opened.clear()
     assert step(following, stands).equals_in_position(stands)
-    assert [key for key in opened.keys if key.startswith(two.partition("t").prefix)] == [two.partition("t").commit]
+    assert [key for key in asked.opened if key.startswith(two.partition("t").prefix)] == [two.partition("t").commit]
 
 
 def test_limits_are_those_of_sparks_kafka_source() -> None:

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.asked_store import AskedStore
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import (
     GRACE,
@@ -28,7 +28,7 @@ from ts_common.archive.catalog import read_log_start
 from ts_common.archive.commit import Lineage, LogStart, encode_log_start
 from ts_common.archive.metadata_cache import encode_cache_object
 from ts_common.archive.object_keys import SegmentName
-from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.contract import DeleteOutcome, ObjectInfo
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.due import Rule
 from tsctl.gc.retention import NeededFrom, Why
@@ -286,29 +286,17 @@ def test_what_a_killed_deletion_left_is_removed_after_another_grace(
     assert bases(archive) == [70, 80, 90]
 
 
-class Reading(WrappedStore):
-    """A store that notes the keys that are read."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, threads=1)
-        self.keys: list[str] = []
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        self.keys.append(key)
-        return self._inner.open(key, byte_range)
-
-
 def test_a_run_reads_no_copy_where_nothing_is_hidden_due_or_left(
     archive: MadeArchive, retention: FixedRetention
 ) -> None:
     """An index below the start, and a lineage that an agent began, need its content."""
-    keys, reading = archive.partition("t"), Reading(archive.store)
+    keys, reading = archive.partition("t"), AskedStore(archive.store)
 
     def reads() -> int:
-        reading.keys.clear()
+        reading.opened.clear()
         later(archive, GRACE)
         run_in(reading, archive, retention)
-        return reading.keys.count(archive.keys.log_start_copy(keys))
+        return reading.opened.count(archive.keys.log_start_copy(keys))
 
     assert [reads() for _ in range(3)] == [0, 1, 0]  # it hides, and writes the first copy; it deletes; nothing is due
     archive.store.put(keys.segment(SegmentName(60), ".index"), b"of an upload that ended early")

@@ -1,11 +1,11 @@
 """Offsets that exist nowhere any more: recorded, and passed by the commit (protocol rule 10)."""
 
 import json
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
 
+from tests.asked_store import AskedStore
 from tests.common.log_format import build
 from tests.uploader.committing.gaps import ask, at_100, pass_gap
 from tests.uploader.committing.stored_segments import LEADERSHIP, put_segment
@@ -16,8 +16,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import open_view
 from ts_common.errors import PreconditionFailed, SegmentChanged
-from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
-from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.messages.tasks import PassGap, ReadPosition
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
@@ -74,24 +73,6 @@ def test_a_segment_that_exists_in_the_store_is_no_gap(
     assert [type(step) for step in steps] == [ReadRange, Hole, ReadRange, Hole]
 
 
-class Counting(WrappedStore):
-    """Records the requested keys."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, threads=1)
-        self.asked: list[str] = []
-
-    def head(self, key: str) -> ObjectInfo:
-        """Noted."""
-        self.asked.append(key)
-        return super().head(key)
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """Noted."""
-        self.asked.append(key)
-        return super().open(key, byte_range)
-
-
 def test_a_gap_requests_no_segment_that_the_metadata_cache_contains(store: ObjectStore, local: LocalDirectory) -> None:
     """Of a partition with many thousands of segments each gap would else cost as many requests."""
     for base in range(0, 1000, 100):
@@ -102,10 +83,10 @@ def test_a_gap_requests_no_segment_that_the_metadata_cache_contains(store: Objec
     store.put(KEYS.log_start, encode_log_start(0))
     local.segments(1100, 1200)
     local.epochs((1, 1100), (5, 1200))
-    counting = Counting(store)
-    commits = CommitLog(CLUSTER, 1, lambda _: counting)
+    asked = AskedStore(store)
+    commits = CommitLog(CLUSTER, 1, lambda _: asked)
     assert pass_gap(commits, local, ask(commits, local), 1100).gaps == ((1000, 1100),)
-    assert [key for key in counting.asked if key.endswith(".log")] == []
+    assert [key for key in asked.opened + asked.headed if key.endswith(".log")] == []
 
 
 def test_what_reaches_above_the_next_offset_is_no_gap(

@@ -2,7 +2,6 @@
 
 import io
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ from awscrt.checksums import crc32c
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.proxy.s3 import S3FaultProxy
+from tests.asked_store import AskedStore
 from tests.faults.crashes.runs import Moment, Step, Victim
 from tests.made_archive import batches
 from tests.uploader.conftest import ArchiveOf
@@ -88,25 +88,6 @@ class Failing(WrappedStore):
             self.failed.set()
             raise OutcomeUnknown("the answer is lost")
         return info
-
-
-class Asked(WrappedStore):
-    """Records which prefixes are listed, and which objects' metadata is requested."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, threads=1)
-        self.listed: list[str] = []
-        self.headed: list[str] = []
-
-    def head(self, key: str) -> ObjectInfo:
-        """As ever."""
-        self.headed.append(key)
-        return super().head(key)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """As ever."""
-        self.listed.append(prefix)
-        return super().list(prefix, start_after=start_after)
 
 
 class Running:
@@ -224,7 +205,7 @@ def test_a_cache_object_ends_before_a_segment_of_a_later_release(store: ObjectSt
     end = put_segments(store, 3)
     assert write_cache_object(store, KEYS, end) == (0, 2)
     assert cache_objects(store) == {0: [0, 10]}
-    asked = Asked(store)
+    asked = AskedStore(store)
     assert write_cache_object(asked, KEYS, end) == (0, 0)
     assert asked.headed == [KEYS.segment(SegmentName(20))]
     assert cache_objects(store) == {0: [0, 10]}
@@ -282,7 +263,7 @@ def test_an_attempt_includes_what_was_committed_while_it_waited(store: ObjectSto
 
 def test_cache_objects_are_not_listed_again_while_the_newest_has_room(store: ObjectStore) -> None:
     """One more listing would be a quarter of its cost; if the object is missing or full, all are listed."""
-    asked = Asked(store)
+    asked = AskedStore(store)
     with Running(asked) as writer:
 
         def grown(*numbers: int) -> int:
@@ -309,7 +290,7 @@ def test_cache_objects_are_not_listed_again_while_the_newest_has_room(store: Obj
 
 def test_segments_that_this_process_put_need_no_listing_and_no_metadata(store: ObjectStore) -> None:
     """Once a listing has shown that it has the ETags of puts; the entries are those that readers check."""
-    asked, as_put = Asked(store), set[str]()
+    asked, as_put = AskedStore(store), set[str]()
     end, own = put_own(store, 0, 1)
     assert write_cache_object(asked, KEYS, end, None, own, as_put) == (0, 2)
     assert (KEYS.prefix in asked.listed, asked.headed, as_put) == (True, [], {store.location})
@@ -335,7 +316,7 @@ def test_a_segment_that_this_process_did_not_put_is_listed(store: ObjectStore) -
 
 def test_where_listings_have_other_etags_than_puts_the_listed_ones_are_written(store: ObjectStore) -> None:
     """Azure lists them without quotes, and readers compare with a listing."""
-    asked, as_put = Asked(store), set[str]()
+    asked, as_put = AskedStore(store), set[str]()
     end, own = put_own(store, 0, 1)
     others = [replace(entry, etag=f"W/{entry.etag}") for entry in own]
     assert write_cache_object(asked, KEYS, end, None, others, as_put) == (0, 2)
@@ -345,7 +326,7 @@ def test_where_listings_have_other_etags_than_puts_the_listed_ones_are_written(s
 
 def test_own_entries_are_kept_from_the_commit_to_the_attempt(store: ObjectStore) -> None:
     """The second attempt of a running writer sends no listing of the partition."""
-    asked = Asked(store)
+    asked = AskedStore(store)
     with Running(asked) as writer:
         for numbers in (range(EVERY), range(EVERY, 2 * EVERY)):
             asked.listed.clear()
@@ -395,14 +376,6 @@ def test_an_archive_from_before_cache_objects_gets_all_of_them(store: ObjectStor
         writer.committed(KEYS, end, EVERY)
         wait_for(lambda: len(cache_objects(store)) == 3, "three cache objects", state=lambda: cache_objects(store))
     assert [len(bases) for bases in cache_objects(store).values()] == [CACHE_OBJECT_SEGMENTS, CACHE_OBJECT_SEGMENTS, 1]
-
-
-@pytest.fixture
-def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
-    """Between an agent and the S3 server."""
-    assert cluster.s3 is not None
-    with S3FaultProxy(cluster.s3) as proxy:
-        yield proxy
 
 
 @pytest.mark.full
