@@ -1,11 +1,7 @@
 """Cache objects after a repair: the entries are those of the objects that exist."""
 
 import io
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from tests.made_archive import batches
 from ts_common.archive.cache_rewriting import cache_entry, rewrite_cache_objects
@@ -16,15 +12,8 @@ from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.scan import scan_segment
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    with open_store(tmp_path.as_uri()) as opened:
-        yield opened
 
 
 def put(store: ObjectStore, name: SegmentName, *, replaces: str | None = None, damaged: bool = False) -> None:

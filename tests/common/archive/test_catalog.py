@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import md5
-from pathlib import Path
 
 import pytest
 from tenacity import wait_none
@@ -32,13 +31,6 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 
 KEYS = ClusterKeys(CLUSTER).partition(TopicPartition("t", 0))
 EPOCHS = EpochHistory(((1, 0),))
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[MadeArchive]:
-    made = MadeArchive(tmp_path / "store")
-    with made.store:
-        yield made
 
 
 def commit_of(lineage: Lineage | None, next_offset: int = 100) -> Commit:

@@ -1,8 +1,5 @@
 """Topics and entropy widths, by the names of directories in a store."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from ts_common.archive.directories import TopicDirectories, entropy_widths, list_topics, topics_of
@@ -11,16 +8,9 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
 
 PLAIN = ClusterKeys("prod")
 SPREAD = ClusterKeys("prod", 5)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    with open_store(tmp_path.as_uri()) as opened:
-        yield opened
 
 
 def commit(store: ObjectStore, keys: ClusterKeys, topic: str, partition: int = 0, directory: str | None = None) -> None:

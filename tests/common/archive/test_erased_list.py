@@ -2,7 +2,6 @@
 
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from awscrt.checksums import crc32c
@@ -29,7 +28,6 @@ from ts_common.errors import CorruptData, NewerFormat
 from ts_common.log_format.varints import unsigned_varint, varint
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
 
 KEYS = ClusterKeys("c").partition(TopicPartition("orders", 0))
 FIXED = (
@@ -161,12 +159,6 @@ def test_a_list_above_the_limits_is_not_written(monkeypatch: pytest.MonkeyPatch)
 def test_the_number_is_read_in_the_name(name: str, number: int | None) -> None:
     """Another name is not that of a list."""
     assert parse_erased_name(name) == number
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ObjectStore:
-    """Return an empty store."""
-    return open_store(tmp_path.as_uri())
 
 
 def put(store: ObjectStore, number: int, *offsets: int) -> ErasedOffsets:

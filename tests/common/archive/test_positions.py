@@ -1,8 +1,6 @@
 """The positions object: its form, and rows that count for nothing."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +12,10 @@ from ts_common.archive.positions import Idle, Positions, Row
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
 
 KEYS = ClusterKeys("prod")
 TP = TopicPartition("orders", 0)
 COMMIT = Commit(100, 200, 3, EpochHistory(((3, 0),)), 200, "5fWnyHqTQDqQDqQDqQDqQA", 1, 0, "0011")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    """An empty store."""
-    with open_store(tmp_path.as_uri()) as opened:
-        yield opened
 
 
 def row(commit: Commit, *, has_gaps: bool = False) -> Row:

@@ -1,8 +1,6 @@
 """`restored.json`: topics are added to it, and another restore of one is not replaced."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,19 +16,11 @@ from ts_common.archive.restored import (
 )
 from ts_common.errors import PreconditionFailed, QueryError
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
 
 KEYS = ClusterKeys("prod", 5)
 PART = RestoredPartition(1000, None, EpochHistory(((5, 0),)), (Ended(2001, 0, 990, Outcome.ABORT),))
 TOPIC = RestoredTopic(None, "prod", 5, "orders", {0: PART})
 CLICKS = replace(TOPIC, directory="clicks")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    """Yield an empty store."""
-    with open_store(tmp_path.as_uri()) as opened:
-        yield opened
 
 
 def refuse(directory: str) -> None:

@@ -1,9 +1,7 @@
 """The metadata of one stored segment, also if a Java uploader wrote it."""
 
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +18,6 @@ KEYS = ClusterKeys(CLUSTER).partition(TopicPartition("t", 0))
 NAME = SegmentName(0)
 KEY = KEYS.segment(NAME)
 FIRST, LAST = batches((0, 10)), batches((10, 15))
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[MadeArchive]:
-    made = MadeArchive(tmp_path / "store")
-    with made.store:
-        yield made
 
 
 def described(archive: MadeArchive, log: bytes, index: bytes | None = None) -> SegmentMetadata:

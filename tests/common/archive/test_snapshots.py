@@ -3,9 +3,7 @@
 import gzip
 import tracemalloc
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +12,10 @@ from ts_common.archive.snapshots import FIVE_MINUTES, HOUR, MINUTE, ClusterSnaps
 from ts_common.errors import CorruptData, PreconditionFailed
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
 
 KEYS = ClusterKeys("prod", 5)
 AT = 1_795_964_400_000  # 2026-11-29T15:00:00Z
 META = "ts-uploader~cluster~prod/meta/"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    """Yield an empty store."""
-    with open_store(tmp_path.as_uri()) as opened:
-        yield opened
 
 
 def cluster_at(time: int) -> ClusterSnapshot:

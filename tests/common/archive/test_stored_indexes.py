@@ -1,26 +1,18 @@
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from structlog.testing import capture_logs
 
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.small_objects import INDEX_BYTES, read_index
 from ts_common.model import TopicPartition
-from ts_common.store.directory.driver import FileStore
+from ts_common.store.contract import ObjectStore
 
 KEYS = ClusterKeys("prod").partition(TopicPartition("t", 0))
 NAME = SegmentName(7)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[FileStore]:
-    with FileStore(tmp_path) as made:
-        yield made
-
-
-def test_an_index_is_returned_by_its_suffix(store: FileStore) -> None:
+def test_an_index_is_returned_by_its_suffix(store: ObjectStore) -> None:
     """Each index of a segment has its own object."""
     store.put(KEYS.segment(NAME, ".index"), b"offsets")
     store.put(KEYS.segment(NAME, ".timeindex"), b"times")
@@ -28,12 +20,12 @@ def test_an_index_is_returned_by_its_suffix(store: FileStore) -> None:
     assert read_index(store, KEYS, NAME, ".timeindex") == b"times"
 
 
-def test_a_read_of_a_missing_index_returns_no_index(store: FileStore) -> None:
+def test_a_read_of_a_missing_index_returns_no_index(store: ObjectStore) -> None:
     """Readers do without an index."""
     assert read_index(store, KEYS, NAME, ".index") is None
 
 
-def test_r15_an_oversized_index_is_skipped_with_a_warning(store: FileStore, tmp_path: Path) -> None:
+def test_r15_an_oversized_index_is_skipped_with_a_warning(store: ObjectStore, tmp_path: Path) -> None:
     """A broker writes no such index, so it is not read into memory."""
     key = KEYS.segment(NAME, ".index")
     store.put(key, b"")

@@ -1,8 +1,5 @@
 """The view of a partition, from a snapshot of its objects."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
@@ -20,13 +17,6 @@ from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 
 KEYS = ClusterKeys(CLUSTER).partition(TopicPartition("t", 0))
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[MadeArchive]:
-    made = MadeArchive(tmp_path / "store")
-    with made.store:
-        yield made
 
 
 def view_of(archive: MadeArchive) -> PartitionView:
