@@ -53,6 +53,22 @@ def verified(table: "MadeTable") -> Verification:
     return verify(opened, table.planner().claimed(opened.state), lambda tasks: [task() for task in tasks])
 
 
+def half_read(table: "MadeTable") -> "MadeTable":
+    """Create a table with the first 50 records, which its archive has; the archive gets 50 more."""
+    table.create()
+    table.run()
+    put(table.archive, 50, 100)
+    return table
+
+
+def is_whole(table: "MadeTable", end: int = 100) -> None:
+    """Check that each record is there once, no file is left over, and a further run changes nothing."""
+    table.run()
+    assert table.offsets() == list(range(end))
+    assert table.files() == table.committed_files()
+    assert table.run().commits == 0
+
+
 @dataclass
 class MadeTable:
     """A table of topics of a made archive.

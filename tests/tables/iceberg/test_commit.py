@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
 from tests.made_archive import MadeArchive
-from tests.tables.made_tables import NAME, MadeTable, put
+from tests.tables.made_tables import NAME, MadeTable, half_read, is_whole, put
 from ts_common.errors import CorruptData, OperatorError, OutcomeUnknown
 from ts_tables.iceberg.head import STATE, HeadFinding, check, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign
@@ -36,12 +36,7 @@ def archive(tmp_path: Path) -> MadeArchive:
 
 @pytest.fixture
 def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
-    """A table with the first 50 records; the archive has 50 more."""
-    made = MadeTable(archive, tmp_path / "lake")
-    made.create()
-    made.run()
-    put(archive, 50, 100)
-    return made
+    return half_read(MadeTable(archive, tmp_path / "lake"))
 
 
 class Faulty:
@@ -66,14 +61,6 @@ def run(table: MadeTable, target: IcebergTarget, summary: RunSummary | None = No
 def faulty(table: MadeTable, commit: Callable[[int, Callable[[], Any]], Any]) -> tuple[IcebergTarget, Faulty]:
     target = table.iceberg()
     return target, Faulty(target, commit)
-
-
-def is_whole(table: MadeTable, end: int = 100) -> None:
-    """Every record is there once, no file is left over, and a further run changes nothing."""
-    table.run()
-    assert table.offsets() == list(range(end))
-    assert table.files() == table.committed_files()
-    assert table.run().commits == 0
 
 
 @pytest.mark.parametrize("error", [ConnectionError("reset"), CommitFailedException("409")], ids=["lost", "conflict"])

@@ -14,7 +14,7 @@ from pyiceberg.types import StringType
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches
-from tests.tables.made_tables import MadeTable, put
+from tests.tables.made_tables import MadeTable, half_read, put
 from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files import file_writer
@@ -34,12 +34,7 @@ def archive(tmp_path: Path) -> MadeArchive:
 
 @pytest.fixture
 def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
-    """A table with the first 50 records; the archive has 50 more."""
-    made = MadeTable(archive, tmp_path / "lake", partition_by=("day(timestamp)",), sort_by=("key",))
-    made.create()
-    made.run()
-    put(archive, 50, 100)
-    return made
+    return half_read(MadeTable(archive, tmp_path / "lake", partition_by=("day(timestamp)",), sort_by=("key",)))
 
 
 def test_a_column_with_the_path_of_a_member_is_named() -> None:

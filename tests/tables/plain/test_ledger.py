@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
-from tests.tables.made_tables import MadeTable, put, verified
+from tests.tables.made_tables import MadeTable, half_read, is_whole, put, verified
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, OperatorError, OutcomeUnknown, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -42,12 +42,7 @@ def archive(tmp_path: Path) -> MadeArchive:
 
 @pytest.fixture
 def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
-    """A table with the first 50 records; the archive has 50 more."""
-    made = MadeTable(archive, tmp_path / "lake", format=FileFormat.PARQUET)
-    made.create()
-    made.run()
-    put(archive, 50, 100)
-    return made
+    return half_read(MadeTable(archive, tmp_path / "lake", format=FileFormat.PARQUET))
 
 
 class Faulty(WrappedStore):
@@ -89,14 +84,6 @@ def faulty(table: MadeTable, fault: Fault) -> PlainTarget:
 
 def run(table: MadeTable, target: PlainTarget) -> RunSummary:
     return run_once(target, table.planner(), lambda tasks: [task() for task in tasks])
-
-
-def is_whole(table: MadeTable, end: int = 100) -> None:
-    """Every record is there once, no file is left over, and a further run changes nothing."""
-    table.run()
-    assert table.offsets() == list(range(end))
-    assert table.files() == table.committed_files()
-    assert table.run().commits == 0
 
 
 @pytest.mark.parametrize("part", ["/ledger/", "_ts/files.json", ".parquet"])
