@@ -4,7 +4,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.kafka.cluster import wait_for
 from dev.local.proxy.actions import Answer, LandLate, SwallowAnswer
 from dev.local.proxy.s3 import Request, Rule, S3FaultProxy
 from dev.local.stores.s3 import S3Server
@@ -81,13 +81,6 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     return runner(capfd)
 
 
-@pytest.fixture(scope="module")
-def seaweed() -> Iterator[S3Server]:
-    with LocalCluster(brokers=0, mode="kraft", s3=True, name="retention") as cluster:
-        assert cluster.s3 is not None
-        yield cluster.s3
-
-
 def use(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -117,11 +110,11 @@ def hidden(archive: MadeArchive) -> HiddenBytes:
 
 
 def test_g04_each_error_of_many_deletes_is_read_and_the_next_run_repeats_them(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
 ) -> None:
     """500, 503 and 403: all other objects of each chunk are deleted, each error is named, and nothing shows again."""
     monkeypatch.setattr(deletions, "DELETED_IN_A_ROW", 100)
-    with S3FaultProxy(seaweed) as proxy, closing(seaweed.client()) as client:
+    with S3FaultProxy(s3_server) as proxy, closing(s3_server.client()) as client:
         client.create_bucket(Bucket="many")
         use(monkeypatch, proxy.environment())
         archive = MadeArchive("s3://many/base")
@@ -159,10 +152,10 @@ def test_g04_each_error_of_many_deletes_is_read_and_the_next_run_repeats_them(
 
 
 def test_a_hold_that_is_set_during_a_deletion_ends_it_before_the_next_32_objects(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
 ) -> None:
     """By another client, at the first delete. What is left is deleted after the hold, and never shows with a hole."""
-    with S3FaultProxy(seaweed) as proxy, closing(seaweed.client()) as client:
+    with S3FaultProxy(s3_server) as proxy, closing(s3_server.client()) as client:
         client.create_bucket(Bucket="held")
         use(monkeypatch, proxy.environment())
         archive = MadeArchive("s3://held/base")
@@ -202,10 +195,10 @@ def test_a_hold_that_is_set_during_a_deletion_ends_it_before_the_next_32_objects
 
 
 def test_a_lost_answer_to_a_write_of_log_start_or_its_copy_changes_nothing(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
 ) -> None:
     """The run reads what it wrote: no write is repeated, and the grace begins as it would."""
-    with S3FaultProxy(seaweed) as proxy, closing(seaweed.client()) as client:
+    with S3FaultProxy(s3_server) as proxy, closing(s3_server.client()) as client:
         client.create_bucket(Bucket="lost")
         use(monkeypatch, proxy.environment())
         archive = MadeArchive("s3://lost/base")
@@ -224,11 +217,11 @@ def test_a_lost_answer_to_a_write_of_log_start_or_its_copy_changes_nothing(
     ("at", "deletes"), [(0, 2), (1, 1), (2, 2), (3, 2)], ids=["hides", "begins the grace", "copies the floor", "floor"]
 )
 def test_a_write_that_lands_after_the_run_ended_is_continued_by_the_next_one(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run, at: int, deletes: int
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run, at: int, deletes: int
 ) -> None:
     """Of log.start or its copy. Records that it hides get a grace, nothing is deleted before the floor rose."""
     bucket = f"late-{at}"
-    with S3FaultProxy(seaweed) as proxy, closing(seaweed.client()) as client:
+    with S3FaultProxy(s3_server) as proxy, closing(s3_server.client()) as client:
         client.create_bucket(Bucket=bucket)
         use(monkeypatch, proxy.environment())
         archive = MadeArchive(f"s3://{bucket}/base")
@@ -252,12 +245,12 @@ def test_a_write_that_lands_after_the_run_ended_is_continued_by_the_next_one(
 
 
 def test_locked_objects_stay_visible_and_the_others_become_versions(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
 ) -> None:
     """No delete marker hides a retained or held segment or its indexes; a later run deletes them once it ended."""
-    use(monkeypatch, seaweed.environment())
+    use(monkeypatch, s3_server.environment())
     bucket = "locked"
-    client: Any = seaweed.client()
+    client: Any = s3_server.client()
     with closing(client):
         client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
         archive = MadeArchive(f"s3://{bucket}/base")
@@ -297,7 +290,7 @@ def test_a_store_without_conditional_deletes_keeps_what_was_overwritten(
 
     The bucket of the second store has versions: each deleted object becomes one, behind a delete marker.
     """
-    server: Any = request.getfixturevalue("seaweed" if condition == "rejected" else "moto_server")
+    server: Any = request.getfixturevalue("s3_server" if condition == "rejected" else "moto_server")
     bucket = f"plain-{uuid.uuid4().hex[:12]}"
     with closing(server.client()) as client, S3FaultProxy(server) as proxy:
         client.create_bucket(Bucket=bucket)

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from ts_common.errors import AccessDenied, BucketMissing, ConfigurationError, Qu
 from ts_reader import Archive, PartitionInfo
 
 IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g")
-BUCKET = "reader"
 PROVIDER = "storage.service.endpoint.provider.class"
 URL = "storage.service.endpoint.url"
 
@@ -264,15 +263,6 @@ def test_a_program_that_configures_no_logs_gets_warnings_on_standard_error(archi
     assert len(run.stderr.splitlines()) == 1
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """Start a server of S3 with the bucket `reader`."""
-    directory = tmp_path_factory.mktemp("s3")
-    with S3Server(directory, directory) as server:
-        server.create_bucket(BUCKET)
-        yield server
-
-
 def storage_options(server: S3Server, who: Identity) -> dict[str, Any]:
     return {
         "endpoint_url": server.endpoint,
@@ -283,11 +273,11 @@ def storage_options(server: S3Server, who: Identity) -> dict[str, Any]:
     }
 
 
-def test_credentials_of_its_own_reach_the_store(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_its_own_reach_the_store(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment has another endpoint and wrong keys; no text about the archive has the secret."""
-    for name, value in s3.environment().items():
+    for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
-    location = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    location = f"s3://{s3_server.create_bucket('reader')}/{uuid.uuid4().hex}"
     made = MadeArchive(location)
     filled(made, "t", 5, 6)
     made.store.close()
@@ -297,20 +287,20 @@ def test_credentials_of_its_own_reach_the_store(s3: S3Server, monkeypatch: pytes
         Archive(location, CLUSTER).topics()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    archive = Archive(location, CLUSTER, storage_options=storage_options(s3, s3.restricted))
+    archive = Archive(location, CLUSTER, storage_options=storage_options(s3, s3_server.restricted))
     scan = archive.scan("t")
     assert archive.topics() == ["t"]
     assert [info.end for info in archive.partitions("t")] == [5, 6]
     assert scan.to_table().num_rows == 11
     assert pickle.loads(pickle.dumps(scan)).to_table().num_rows == 11
     assert pickle.loads(pickle.dumps(archive)).scan("t").to_table().num_rows == 11
-    hidden = Identity(s3.restricted.access_key, "hushed-secret")
+    hidden = Identity(s3_server.restricted.access_key, "hushed-secret")
     wrong = Archive(location, CLUSTER, storage_options=storage_options(s3, hidden))
     with pytest.raises(AccessDenied) as caught:
         wrong.scan("t").to_table()
     texts = [f(each) for f in (repr, str) for each in (archive, scan, scan.query, scan.dataset(), wrong, caught.value)]
     texts += [repr(scan.to_batches()), repr(caught.value.__cause__)]
-    assert not any(secret in text for text in texts for secret in (s3.restricted.secret_key, hidden.secret_key))
+    assert not any(secret in text for text in texts for secret in (s3_server.restricted.secret_key, hidden.secret_key))
 
 
 def test_a_secret_is_in_no_error_of_the_arguments() -> None:
@@ -320,7 +310,7 @@ def test_a_secret_is_in_no_error_of_the_arguments() -> None:
         "secret_access_key": b"hushed-2",
         "session_token": "hushed-3",
         "proxy": "ftp://user:hushed-4@proxy:3128",
-        "endpoint_url": "https://user:hushed-5@s3.example.com",
+        "endpoint_url": "https://user:hushed-5@s3_server.example.com",
         "external_id": "hushed 6",
     }
     with pytest.raises(ConfigurationError) as caught:

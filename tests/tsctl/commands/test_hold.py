@@ -1,7 +1,6 @@
 """`tsctl hold` on a real S3 server with two stores, and in a directory."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,7 @@ from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from ts_common.archive.holds import Hold
 
-BUCKET = "held"
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """Start a server with a bucket and two identities."""
-    directory = tmp_path_factory.mktemp("s3")
-    with S3Server(directory, directory) as server:
-        server.create_bucket(BUCKET)
-        yield server
+BUCKET = "two-holders"
 
 
 def fill(archive: Archive, *topics: str) -> Archive:
@@ -33,15 +23,16 @@ def fill(archive: Archive, *topics: str) -> Archive:
 
 
 def test_two_people_hold_topics_of_two_stores(
-    s3: S3Server, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_server: S3Server, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both stores have the hold; who set it cannot remove it; who removed it and why stays."""
 
     def use(identity: Identity) -> None:
-        for name, value in s3.environment(identity).items():
+        for name, value in s3_server.environment(identity).items():
             monkeypatch.setenv(name, value)
 
-    use(s3.admin)
+    use(s3_server.admin)
+    s3_server.create_bucket(BUCKET)
     one, other = (fill(Archive(f"s3://{BUCKET}/{name}"), *topics) for name, topics in (("one", "ab"), ("other", "c")))
     path = write_config(tmp_path / "conf", "prod", {"storage.service.endpoint.provider.class": "json"})
     endpoints = {
@@ -59,7 +50,7 @@ def test_two_people_hold_topics_of_two_stores(
     other.store.delete([other.keys.hold("case-1")])
     listed = run("hold", "ls", *config)
     assert f"{other.location} lacks it; it stops retention all the same" in listed.err
-    use(s3.restricted)
+    use(s3_server.restricted)
     assert run("hold", "rm", "case-1", "--reason", "closed", *config).code == 0
     assert run("hold", "ls", *config).out == "no holds\n"
     (removed,) = run("hold", "ls", "--all", *config, "--json").document["holds"]
