@@ -11,7 +11,7 @@ from dev.local.kafka.cluster import LocalCluster, wait_for
 from dev.local.oracle import OracleRecord
 from tests.archive import read_incarnation
 from tests.faults.files import SECONDS, live_bases, records, text_of
-from tests.uploader.beside import BUCKET, Archive, archives
+from tests.uploader.beside import BUCKET, Archive
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
@@ -34,13 +34,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     with LocalCluster(mode=mode, s3=True, buckets=[BUCKET], properties=OFTEN, name="deleted") as cluster:  # type: ignore[arg-type]
         cluster.create_topic("other")  # its entry makes the broker rewrite the checkpoint
         yield cluster
-
-
-@pytest.fixture
-def archive_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Archive]]:
-    """Make archives of topics; their agents end with the test."""
-    with archives(cluster, tmp_path) as archive:
-        yield archive
 
 
 @dataclass

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.uploader.committing.stored_segments import LEADERSHIP, put_segment, shipped
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnation, Incarnations, read_incarnations
-from ts_common.archive.object_keys import SegmentName
-from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.errors import CorruptData, PreconditionFailed, SegmentChanged
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.unconditional import UnconditionalStore
@@ -22,8 +21,6 @@ from ts_uploader.committing.next_commit import next_commit
 from ts_uploader.messages.observations import Leadership, Listing
 from ts_uploader.messages.results import FencedLeaderEpoch
 from ts_uploader.messages.tasks import Position, ReadPosition, Shipped, WriteCommit
-
-LEADERSHIP = Leadership(5, ID, 0)
 
 
 @pytest.fixture
@@ -48,17 +45,8 @@ def ask(listing: Listing, leadership: Leadership = LEADERSHIP, first_base: int =
     return ReadPosition(TP, 0, leadership, listing, first_base, None, 0)
 
 
-def shipped(base: int, end: int, *epochs: tuple[int, int]) -> Shipped:
-    return Shipped(TP, 0, LEADERSHIP, base, end, end, epochs, end, 1, 0, 0.0)
-
-
 def write(position: Position, *run: Shipped, leadership: Leadership = LEADERSHIP) -> WriteCommit:
     return WriteCommit(TP, 0, leadership, position, run)
-
-
-def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int]) -> None:
-    metadata = SegmentMetadata(end, epochs, end - base, 1, 1, 0)
-    store.put(KEYS.segment(SegmentName(base)), b"x", metadata=metadata.encode())
 
 
 def test_an_archive_begins_with_log_start(
