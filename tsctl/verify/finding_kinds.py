@@ -23,14 +23,6 @@ class Severity(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-SEVERITY_MEANINGS = {
-    Severity.DATA_LOSS: "readers cannot return the records: no object contains them, or no commit covers them",
-    Severity.DAMAGED: "an object is missing, malformed or not as it was shipped; another copy may have the records",
-    Severity.SUSPICIOUS: "no record is missing or damaged, but the cause needs attention",
-    Severity.INFORMATION: "the protocol allows it; nothing to do",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class FindingKind:
     """A kind of finding.
@@ -38,7 +30,6 @@ class FindingKind:
     Attributes:
         code: its name in output; later releases keep it.
         meaning: what is wrong, and what it means for readers.
-        advice: what to do.
     """
 
     code: str
@@ -503,8 +494,3 @@ LIFECYCLE_HARM = FindingKind(
 )
 
 KINDS: tuple[FindingKind, ...] = tuple(value for value in list(globals().values()) if isinstance(value, FindingKind))
-
-
-def severity_of(label: str) -> Severity | None:
-    """Return the severity with this label; None for another text."""
-    return next((severity for severity in Severity if severity.label == label), None)

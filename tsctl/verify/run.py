@@ -40,7 +40,7 @@ from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.audit import Audit, Side, audit, compare_records, with_cluster
 from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.finding_kinds import FROZEN, TOKEN_LEFT, UNREADABLE, Severity, severity_of
+from tsctl.verify.finding_kinds import FROZEN, TOKEN_LEFT, UNREADABLE, Severity
 from tsctl.verify.findings import Finding, worst_first
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verified, Verifier
@@ -210,7 +210,7 @@ def parse_severity(option: str, text: str) -> Severity:
     Raises:
         ConfigurationError: no severity has this name.
     """
-    found = severity_of(text)
+    found = next((severity for severity in Severity if severity.label == text), None)
     if found is None:
         accepted = ", ".join(severity.label for severity in Severity)
         raise ConfigurationError(SOURCE, [f"{option}={text}: expected one of {accepted}"])
