@@ -34,7 +34,6 @@ class Figures:
     Attributes:
         segments: that closed.
         uncommitted: of them, those that the store lacks at the end, or that no commit includes.
-        settled_at: when the last one was committed.
         recovery_seconds: from the end of the outage to the commit of the last segment that closed before it.
         takeover_seconds: from the elections to the read positions: median, 99 % and greatest.
         operations: requests per second by operation, minute by minute.
@@ -49,7 +48,6 @@ class Figures:
     seed: int
     segments: int = 0
     uncommitted: int = 0
-    settled_at: float = 0.0
     recovery_seconds: float = 0.0
     takeover_seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     operations: dict[str, list[float]] = field(default_factory=dict)
@@ -116,7 +114,6 @@ def _fill(figures: Figures, fleet: Fleet, cloud: Cloud) -> None:
     figures.uncommitted = round(
         sum(_missing(scenario, cloud, each) for each in fleet.partitions.values()) * scenario.weight
     )
-    figures.settled_at = max((now for now, _ in fleet.lags), default=0.0)
     end = scenario.outage[1]
     figures.recovery_seconds = max((now - end for now, lag in fleet.lags if now - lag < end < now), default=0.0)
     figures.takeover_seconds = _spread(fleet.takeovers)

@@ -93,8 +93,6 @@ def test_a_watched_process_shows_the_cpu_between_two_instants_and_its_peak() -> 
         ended = time.time()
     assert watch.cpu_seconds(began, ended) > 0
     assert watch.peak_mib > 1
-    assert watch.peak_threads >= 2  # this one and the sampler
-    assert watch.peak_descriptors >= 3
 
 
 def test_a_peak_of_memory_begins_at_what_a_process_has() -> None:

@@ -1,4 +1,4 @@
-"""The cost of a process: CPU seconds between two instants, and peak memory, threads and descriptors."""
+"""The cost of a process: CPU seconds between two instants, and peak memory."""
 
 import threading
 import time
@@ -13,11 +13,7 @@ _EVERY_SECONDS = 0.02
 
 
 class ProcessWatch:
-    """Samples a process during the block, so that its cost between two instants is available afterwards.
-
-    Args:
-        pid: of the process.
-    """
+    """Samples a process during the block, so that its cost between two instants is available afterwards."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -25,8 +21,6 @@ class ProcessWatch:
         self._times: list[float] = []
         self._cpu: list[float] = []
         self._peak_kib = 0
-        self._peak_threads = 0
-        self._peak_descriptors = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="process-watch", daemon=True)
 
@@ -49,16 +43,6 @@ class ProcessWatch:
         """Peak resident memory by the kernel's count, in MiB."""
         return self._peak_kib / 1024
 
-    @property
-    def peak_threads(self) -> int:
-        """The maximum number of threads in a sample."""
-        return self._peak_threads
-
-    @property
-    def peak_descriptors(self) -> int:
-        """The maximum number of open descriptors in a sample."""
-        return self._peak_descriptors
-
     def _at(self, instant: float) -> float:
         index = bisect_right(self._times, instant)
         return self._cpu[min(max(index - 1, 0), len(self._cpu) - 1)]
@@ -69,17 +53,13 @@ class ProcessWatch:
             try:
                 used = self._process.cpu_times()
                 status = self._status.read_text()
-                descriptors = self._process.num_fds()
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
                 return
             self._times.append(time.time())
             self._cpu.append(used.user + used.system)
-            self._peak_descriptors = max(self._peak_descriptors, descriptors)
             for line in status.splitlines():
                 if line.startswith("VmHWM:"):
                     self._peak_kib = int(line.split()[1])
-                elif line.startswith("Threads:"):
-                    self._peak_threads = max(self._peak_threads, int(line.split()[1]))
             if last:
                 return
             self._ended.wait(_EVERY_SECONDS)
