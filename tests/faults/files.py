@@ -1,7 +1,7 @@
 """A broker's files after a fault, and the archive's content, record by record."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -195,14 +195,3 @@ def shipped_segments(archive: Archive, partition: int = 0) -> list[Shipped]:
 def scan_bytes(data: bytes) -> SegmentScan:
     """Scan the bytes of a segment."""
     return scan_segment(cast("Readable", BytesIO(data)), len(data))
-
-
-def restored(path: Path) -> "Callable[[], None]":
-    """Return a function that restores a file to its present state."""
-    data, mode = path.read_bytes(), path.stat().st_mode
-
-    def put_back() -> None:
-        path.write_bytes(data)
-        path.chmod(mode)
-
-    return put_back

@@ -236,7 +236,6 @@ class Deletion:
 
 _PLAIN = "elect=0 segment=1 record record fetch"
 _AGAIN = "elect=0 elect=0 segment=1 record record fetch"
-_ONE = "elect=0 elect=0 segment=1 record"
 _SHORT = "elect=0 segment=1 record record fetch record"
 _UNCLEAN = "elect=0 segment=1 fetch record record | elect=1 record"
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pyarrow as pa
-
 from tests.made_archive import MadeArchive
 from ts_reader import Archive, Scan
 
@@ -28,8 +26,3 @@ class ScannedArchive(MadeArchive):
     def offsets(self, topic: Any = "t", **arguments: Any) -> list[int]:
         """Return the offsets of a scan's rows."""
         return [row["offset"] for row in self.rows(topic, columns=["offset"], **arguments)]
-
-
-def places(table: pa.Table) -> list[tuple[int, int]]:
-    """Return partition and offset of each row, sorted."""
-    return sorted(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))

@@ -25,7 +25,6 @@ from tests.soak.runner import FAULTS, Runner, revive
 from tests.soak.stage import ASSIGNMENTS, COMPACTED, PARTITIONS, STRICT, UNCLEAN, Stage, staged
 from ts_common.model import TopicPartition
 
-_SAYINGS = ("agent_started", "leadership_given_up", "committed_records_lost", "task_failed", "segment_changed")
 _SECONDS = 600
 _MORE_SECONDS = 120  # of faults, if the machine is so slow that some have not happened in time
 _SPARED = 2  # the broker whose agent is not ended after the first deck

@@ -29,7 +29,6 @@ from ts_common.log_format.scan import scan_segment
 
 TOPIC = "t"
 GZIP = 1
-ABORT = 0
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
-import structlog
-
 from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
@@ -30,8 +28,6 @@ from ts_uploader.log_dirs.local_batches import first_batch
 from ts_uploader.log_dirs.local_log import local_epochs, log_end
 from ts_uploader.messages.observations import Leadership, Listing
 from ts_uploader.messages.tasks import Position
-
-_log = structlog.get_logger()
 
 
 def past_end(store: ObjectStore, position: Position, listing: Listing, leadership: Leadership) -> int:

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import structlog
-
 from ts_common.archive.cache_rewriting import rewrite_cache_objects
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
@@ -37,8 +35,6 @@ from ts_uploader.messages.results import FencedLeaderEpoch, Repaired
 from ts_uploader.messages.tasks import Repair, Ship
 from ts_uploader.process.progress import beat
 from ts_uploader.shipping.uploader import PutBack, Uploader
-
-log = structlog.get_logger()
 
 _MILLISECONDS = 1000
 _NEAREST = 8  # segments that begin below a range and may reach into it: two leaders' and their variants

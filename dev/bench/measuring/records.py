@@ -3,7 +3,6 @@
 import random
 
 VALUE_BYTES = 300
-KEY_BYTES = 11
 
 
 def json_value(generator: random.Random, number: int) -> bytes:

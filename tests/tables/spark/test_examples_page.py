@@ -24,7 +24,6 @@ from ts_reader.query.timestamps import milliseconds_of
 
 PAGE = CHECKOUT / "docs/table-examples.md"
 DAY = "2026-11-25"
-MINUTE_MS = 60_000
 LATE = ("13:08", "09:58")  # the times of a record and of its event
 REFUSED = {3: '{"id": 3', 5: '{"id": "32", "type": "view"}', 6: '{"type": "view"}'}  # the last record of an hour
 

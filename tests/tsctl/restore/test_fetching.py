@@ -27,7 +27,6 @@ from tsctl.restore.planning import Planned, plan_partition
 from tsctl.restore.transactions import Coordinated
 
 TIME = 1_700_000_000_000
-FILES = Callable[[], dict[str, bytes]]
 
 
 class Killed(Exception):

@@ -16,7 +16,6 @@ from tests.tables.parsers.thrift.made_thrift import WRITERS, classes_of, encoded
 from ts_tables.parsers.thrift.idl import read_struct
 from ts_tables.parsers.thrift.parser import Protocol, ThriftParser
 
-POINT = pa.struct([("x", pa.float64()), ("y", pa.float64())])
 LATER = pa.struct([("x", pa.int32())])
 
 
