@@ -287,7 +287,7 @@ def test_credentials_of_its_own_reach_the_store(s3_server: S3Server, monkeypatch
         Archive(location, CLUSTER).topics()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    archive = Archive(location, CLUSTER, storage_options=storage_options(s3, s3_server.restricted))
+    archive = Archive(location, CLUSTER, storage_options=storage_options(s3_server, s3_server.restricted))
     scan = archive.scan("t")
     assert archive.topics() == ["t"]
     assert [info.end for info in archive.partitions("t")] == [5, 6]
@@ -295,7 +295,7 @@ def test_credentials_of_its_own_reach_the_store(s3_server: S3Server, monkeypatch
     assert pickle.loads(pickle.dumps(scan)).to_table().num_rows == 11
     assert pickle.loads(pickle.dumps(archive)).scan("t").to_table().num_rows == 11
     hidden = Identity(s3_server.restricted.access_key, "hushed-secret")
-    wrong = Archive(location, CLUSTER, storage_options=storage_options(s3, hidden))
+    wrong = Archive(location, CLUSTER, storage_options=storage_options(s3_server, hidden))
     with pytest.raises(AccessDenied) as caught:
         wrong.scan("t").to_table()
     texts = [f(each) for f in (repr, str) for each in (archive, scan, scan.query, scan.dataset(), wrong, caught.value)]
