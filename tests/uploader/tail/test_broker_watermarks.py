@@ -6,6 +6,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, TOKEN
@@ -100,6 +108,35 @@ def test_a_quiet_partition_has_its_turn_and_a_moving_one_each_time(
         assert found() == set()
     assert [found(0, 1, 2), found(), found()] == [{2}, {0}, {1}]
     assert [found(5), found(3, 4, 5, 6), found()] == [{5}, {3, 5, 6}, {4}]  # most of them move
+    requests.close()
+
+
+def test_all_high_watermarks_are_returned_after_a_change_of_rights(
+    secured_kraft: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints counted for a denied topic, and the turn that shows the new right has a part of its partitions."""
+    monkeypatch.setattr(high_watermarks, "_FEW", 2)
+    names = [TopicPartition("watermarks-rights", number) for number in range(6)]
+    secured_kraft.create_topic(names[0].topic, assignment=[[1]] * 6)
+    guest = config_of({"sasl.username": "guest2", "sasl.password": PASSWORD})
+    security = security_of_broker(through(secured_kraft, "SECRET"), guest)
+    requests, epochs = HighWatermarks(lambda: security), dict.fromkeys(names, 0)
+    assert (requests.request(epochs), requests.denied) == ({}, {names[0].topic})
+    right = (ResourceType.TOPIC, names[0].topic, ResourcePatternType.LITERAL, "User:guest2", "*")
+    admin = secured_kraft.admin()
+    found: list[dict[TopicPartition, int]] = []
+
+    def is_allowed() -> bool:
+        found.append(requests.request(epochs))
+        return not requests.denied
+
+    for done in admin.create_acls([AclBinding(*right, AclOperation.DESCRIBE, AclPermissionType.ALLOW)]).values():
+        done.result(30)
+    wait_for(is_allowed, "the right")
+    assert found[-1] == dict.fromkeys(names, 0)
+    for gone in admin.delete_acls([AclBindingFilter(*right, AclOperation.DESCRIBE, AclPermissionType.ALLOW)]).values():
+        gone.result(30)
+    wait_for(lambda: requests.request(epochs) == {} and requests.denied == {names[0].topic}, "the denial")
     requests.close()
 
 
