@@ -106,10 +106,10 @@ class TaskSelection:
 
     def _lacks_live(self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position) -> bool:
         """Return whether the commit is older than the switch of the topic's live tail: then the position is read."""
-        if state.committing or not self._has_tail(state.partition.topic) or not isinstance(position.commit, Commit):
+        if state.committing or not isinstance(position.commit, Commit) or position.commit.live is not None:
             return False
         has_epochs = listing.last_epoch == LastEpoch(EpochFile.READ, leadership.epoch)
-        return position.commit.live is None and has_epochs
+        return has_epochs and self._has_tail(state.partition.topic)  # last: it costs the most
 
     def _position_read(self, state: PartitionState, leadership: Leadership, listing: Listing) -> list[AnyTask]:
         if state.reading_position or state.committing or self.deferred(state) is not None:
