@@ -5,8 +5,10 @@ chain of that commit ends (tail rule 2). While that commit is not known, only th
 position of a partition that is written to is read before its turn.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress
+from operator import is_, is_not
 from typing import NamedTuple
 
 from ts_common.archive.commit import Commit
@@ -141,8 +143,13 @@ class LedPartitions:
         if backlog is self._seen:
             return
         seen, is_changed = self._seen, False
+        changed: Iterable[tuple[TopicPartition, Backlog]] = backlog.items()
+        # Mostly a copy of the last view with some other values: then ten thousand are compared without look-ups.
+        has_same = len(backlog) == len(seen) and all(map(is_, backlog, seen))
+        if has_same:
+            changed = compress(changed, map(is_not, backlog.values(), seen.values()))
         selected: dict[str, bool] = {}  # by topic; a checkpoint changes the backlog of thousands of partitions
-        for partition, known in backlog.items():
+        for partition, known in changed:
             before, topic = seen.get(partition), partition.topic
             if known is before:
                 continue
@@ -156,7 +163,7 @@ class LedPartitions:
                 or (known.listing, known.position) != (before.listing, before.position)
             ):
                 is_changed |= self._update(partition, known, now)
-        for partition in self._led.keys() - backlog.keys():
+        for partition in () if has_same else self._led.keys() - backlog.keys():
             is_changed |= self._drop(partition)
         self._seen = backlog
         if is_changed:
