@@ -15,7 +15,6 @@ SHORT = (
     "erase-list-lost",
     "erase-back",
     "erase-back-older",
-    "erase-both",
     "erase-start-lost",
     "erase-start-lost-older",
     "erase-forged",

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.made_archive import CLUSTER, MadeArchive
+from tests.matrix import examples
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.protection import Lock
@@ -17,6 +18,11 @@ from ts_reader.decode.segment_decoder import SegmentDecoder
 
 class Killed(BaseException):
     """The process was killed."""
+
+
+def only_writes() -> bool:
+    """Return whether tests kill after writes alone, as in `make test`: a read leaves the store as it was."""
+    return bool(examples(0, quick=1))
 
 
 class KilledAt(WrappedStore):

@@ -217,7 +217,8 @@ def test_x05_a_segment_of_the_leader_belongs_to_requests_that_end_above_its_base
 
 def test_x04_killed_after_each_write_the_next_run_completes_it(tmp_path: Path) -> None:
     """Readers see the same, and each object that was removed has its sums in the evidence."""
-    for at in count(1, examples(1, quick=2)):
+    step = examples(1, quick=2)
+    for at in count(step, step):
         person = with_request(tmp_path / f"{at}")
         before, first = shown(person.archive), [*logs(person.archive)]
         store = KilledAt(person.archive.store, at, after=True, only_writes=True)
