@@ -29,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 
 from dev.local.jars import Line
 from dev.local.jvm import java_command, temporary_files_in
-from dev.local.kafka.controller import Controller
+from dev.local.kafka.controller import IDLE_QUORUM, Controller
 from dev.local.kafka.storage import format_storage
 from dev.local.kafka.zookeeper import ZooKeeper
 from dev.local.ports import LOOPBACK, free_port
@@ -248,6 +248,7 @@ class KRaftBroker(Broker):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"{voter}@{controller}",
+            **IDLE_QUORUM,
             # A killed or paused broker keeps its leadership and its id for this time.
             "broker.session.timeout.ms": "6000",
             "broker.heartbeat.interval.ms": "500",
