@@ -38,13 +38,15 @@ def metrics_of(file: Path) -> dict[str, float]:
 
 @pytest.fixture
 def group(shipped: Shipped) -> Iterator[None]:
-    """A snapshot has a group at one offset, and at another that the archive does not have yet."""
+    """A snapshot, in place of an agent's, has a group at one offset, and at another beyond the archive."""
     archive, now = shipped.archive, int(time.time() * 1000)
     at = now // FIVE_MINUTES * FIVE_MINUTES
     offsets = {TopicPartition(FIELDS, 1): GroupOffset(120, 7, ""), TopicPartition(FIELDS, 2): GroupOffset(9999, 7, "")}
+    key = GroupsSnapshot.key(archive.keys, at)
+    archive.store.delete([key])
     GroupsSnapshot(now, {"reports": offsets}).put(archive.store, archive.keys, at)
     yield
-    archive.store.delete([GroupsSnapshot.key(archive.keys, at)])
+    archive.store.delete([key])
 
 
 @pytest.mark.usefixtures("group")
