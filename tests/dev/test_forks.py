@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("words", "more"),
     [
-        (("ts-uploader", "check", "none", "--cluster-id", "x"), {}),
+        pytest.param(("ts-uploader", "check", "none", "--cluster-id", "x"), {}, marks=pytest.mark.full),
         (("ts-uploader", "--version"), {"PYTHONPATH": str(CHECKOUT)}),
         pytest.param(("ts-endpoint", "serve", "--none"), {}, marks=pytest.mark.full),
         (("tsctl", "ls", "t\xe9", "--url", "file:///none", "--cluster", "x"), {}),

@@ -265,7 +265,9 @@ def test_u25_a_cleaner_that_stops_in_the_middle_of_its_renames(
     check_union(archive)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.full)])
+# `tests/uploader/log_dirs/test_whole_listings.py` has the renames without a broker.
+@pytest.mark.full
+@pytest.mark.parametrize("rounds", [10])
 def test_u25_scans_in_the_middle_of_renames_pass_nothing_over(
     cluster: LocalCluster, archive_of: ArchiveOf, rounds: int
 ) -> None:
