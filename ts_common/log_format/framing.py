@@ -165,7 +165,8 @@ class BatchHeader(NamedTuple):  # one is made for each batch, and a frozen datac
     @property
     def contradicts_itself(self) -> bool:
         """Whether the batch counts more records than its header has offsets, which only a producer's mistake causes."""
-        return (self.record_count or 0) > max(self.last_offset - self.base_offset + 1, 0)
+        count = self.record_count or 0
+        return count > 0 and count > self.last_offset - self.base_offset + 1
 
     @property
     def has_delete_horizon(self) -> bool:
@@ -228,7 +229,47 @@ def parse_header(
         CorruptData: the length is below that of an empty batch, the magic is unknown, the count or a message's offset
         is negative. ValueError: the buffer ends inside the header, but the segment does not.
     """
-    place = position if file_position is None else file_position
+    # Nearly every batch is whole and of magic 2. Each reader of a log calls this for each batch, so it has few steps.
+    if len(buffer) - position >= HEADER_SIZE:
+        (
+            base_offset,
+            length,
+            epoch,
+            magic,
+            crc,
+            attributes,
+            delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        ) = _BATCH.unpack_from(buffer, position)
+        if magic == 2 and HEADER_SIZE <= LENGTH_END + length <= remaining and count >= 0:
+            return tuple.__new__(
+                BatchHeader,
+                (
+                    base_offset,
+                    length,
+                    epoch,
+                    magic,
+                    crc,
+                    attributes,
+                    base_offset + delta,
+                    base_timestamp,
+                    max_timestamp,
+                    producer_id,
+                    count,
+                    producer_epoch,
+                    base_sequence,
+                ),
+            )
+    return _other(buffer, position, remaining, position if file_position is None else file_position)
+
+
+def _other(buffer: Buffer, position: int, remaining: int, place: int) -> BatchHeader | Trailing:
+    """Return a message of magic 0 or 1, or the end of the segment; raise what `parse_header` raises."""
     held = len(buffer) - position
     if held < HEADER_SIZE and held < remaining:
         raise ValueError(
@@ -239,38 +280,8 @@ def parse_header(
         return trailing
     if buffer[position + MAGIC_POSITION] < 2:
         return _parse_message(buffer, position, place)
-    (
-        base_offset,
-        length,
-        epoch,
-        magic,
-        crc,
-        attributes,
-        delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    ) = _BATCH.unpack_from(buffer, position)
-    if count < 0:
-        raise CorruptData(f"batch at position {place}: record count {count}; at least 0 is expected")
-    return BatchHeader(
-        base_offset,
-        length,
-        epoch,
-        magic,
-        crc,
-        attributes,
-        base_offset + delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        count,
-        producer_epoch,
-        base_sequence,
-    )
+    count = _BATCH.unpack_from(buffer, position)[-1]
+    raise CorruptData(f"batch at position {place}: record count {count}; at least 0 is expected")
 
 
 def _check_frame(buffer: Buffer, position: int, remaining: int, place: int) -> Trailing | None:
