@@ -70,7 +70,7 @@ def closed_at(directory: Path, base: int) -> float | None:
         os.close(descriptor)
 
 
-def epochs_mark(directory: Path) -> EpochsMark | None:
+def epochs_mark(directory: Path | str) -> EpochsMark | None:
     """Return a value that changes with the `leader-epoch-checkpoint`; None if the file is missing or unreadable.
 
     The broker replaces the file by a rename each time that the list changes.

@@ -63,6 +63,8 @@ class PulledPages:
         size: of the file, in bytes.
     """
 
+    __slots__ = ("_blocks", "_descriptor", "_known", "_pages", "_requests", "_tells")
+
     def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor
         self._pages = -(-size // PAGE_BYTES)

@@ -140,7 +140,7 @@ class Reader:
             self._expected = behind
 
 
-def open_log(directory: Path, base: int, *, deleted: bool = False) -> OpenLog:
+def open_log(directory: Path | str, base: int, *, deleted: bool = False) -> OpenLog:
     """Open a segment's `.log` under its live name, or under its `.deleted` name; use the result in a `with` block.
 
     The caller has to choose the name: while the cleaner replaces a segment, the `.deleted` name leads to the old file
@@ -204,6 +204,28 @@ def read_file(path: Path | str) -> bytes:
     descriptor = os.open(path, _FLAGS)
     try:
         return read_all(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_part(name: str, start: int, most: int) -> tuple[bytes, int]:
+    """Return up to `most` bytes of a `.log` file from a position on, and the size of the file; fewer only at its end.
+
+    Raises:
+        SegmentChanged: the name does not exist, or the file is shorter than expected.
+        OSError: it cannot be read, or is a link or a directory.
+    """
+    try:
+        descriptor = os.open(name, _FLAGS)
+    except FileNotFoundError as gone:
+        raise SegmentChanged(f"{name} no longer exists") from gone
+    try:
+        size = os.lseek(descriptor, 0, os.SEEK_END)  # a third of the time of `fstat`
+        end = min(start + most, size)
+        data = _read_from(descriptor, start, end) if start < end else b""
+        if start + len(data) != end:
+            raise SegmentChanged(f"{name}: shorter than it was")
+        return data, size
     finally:
         os.close(descriptor)
 

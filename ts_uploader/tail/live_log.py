@@ -21,7 +21,10 @@ from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
+    LENGTH_END,
     NO_PRODUCER,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     parse_header,
 )
@@ -30,7 +33,7 @@ from ts_uploader.log_dirs.leader_epoch import last_epoch_of
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
 from ts_uploader.log_dirs.page_cache import SMALL_BYTES
 from ts_uploader.log_dirs.producer_snapshot import open_transactions
-from ts_uploader.log_dirs.segment_file import OpenLog, open_log, read_file
+from ts_uploader.log_dirs.segment_file import OpenLog, open_log, read_file, read_part
 from ts_uploader.messages.observations import NO_EPOCH_FILE
 from ts_uploader.tail.merged_body import LogPlace
 
@@ -90,68 +93,54 @@ class _Reading:
     """What a reading has found until now.
 
     Attributes:
-        place: where it ended.
+        end, base, position, open: where it is, as in `_Place`.
+        is_complete: whether the next batch is above the high watermark, or would be too much.
         size: of the batches, in bytes.
+        data, crc, epochs, records, time_max, aborted: of the batches, as in `Piece`.
     """
 
+    __slots__ = (
+        *("end", "base", "position", "open", "is_complete", "size"),
+        *("data", "crc", "epochs", "records", "time_max", "aborted"),
+    )
+
     def __init__(self, place: _Place) -> None:
-        self.place = place
-        self.size = 0
-        self._headers: list[BatchHeader] = []
-        self._data: list[bytes] = []
-        self._aborted: list[Aborted] | None = []
-        self._open = dict(place.open)
-        self._window, self._begin, self._end = b"", 0, 0  # the batches that are not in `_data` yet
+        self.end, self.base, self.position, still_open = place
+        self.open = dict(still_open)
+        self.is_complete = False
+        self.size = self.crc = self.records = 0
+        self.data: list[bytes] = []
+        self.epochs: list[tuple[int, int]] = []
+        self.time_max = NO_TIMESTAMP
+        self.aborted: list[Aborted] | None = []
 
-    def take(self, header: BatchHeader, size: int, window: bytes, at: int) -> None:
-        """Add the next batch, which is at a position of a window."""
-        self._headers.append(header)
-        if header.is_transactional:
-            self._take_transaction(header, window[at : at + size])
-        if window is not self._window:
-            self._keep()
-            self._window, self._begin = window, at
-        self._end = at + size
-        self.size += size
-
-    def _take_transaction(self, header: BatchHeader, data: bytes) -> None:
+    def take_transaction(self, header: BatchHeader, data: bytes) -> None:
+        """Note the transactions that a batch begins or ends."""
         for producer, kind, offset in _transactions(header, data):
-            first = self._open.pop(producer, None)
+            first = self.open.pop(producer, None)
             if kind == ABORT and first is None:
-                self._aborted = None  # it had no record here, or the log cleaner removed its records
-            elif kind == ABORT and first is not None and self._aborted is not None:
-                self._aborted.append(Aborted(producer, first, offset))
-        _begin(self._open, header)
-
-    def _keep(self) -> None:
-        if self._end > self._begin:
-            self._data.append(self._window[self._begin : self._end])
+                self.aborted = None  # it had no record here, or the log cleaner removed its records
+            elif kind == ABORT and first is not None and self.aborted is not None:
+                self.aborted.append(Aborted(producer, first, offset))
+        _begin(self.open, header)
 
     def finished(self, start: int) -> Piece | None:
         """Return the piece; None without a batch."""
-        if not self._headers:
+        if not self.size:
             return None
-        self._keep()
-        end, crc, aborted = self.place.end, 0, self._aborted
-        for data in self._data:
-            crc = crc32c(data, crc)
-        epochs: list[tuple[int, int]] = []
-        for header in self._headers:
-            if not epochs or epochs[-1][0] != header.leader_epoch:
-                epochs.append((header.leader_epoch, header.base_offset))
-        time_max = max([header.max_timestamp for header in self._headers])
+        end, aborted = self.end, self.aborted
         return Piece(
             start,
             end,
-            tuple(self._data),
+            tuple(self.data),
             self.size,
-            crc,
-            tuple(epochs),
-            min(self._open.values()) if self._open else end,
+            self.crc,
+            tuple(self.epochs),
+            min(self.open.values()) if self.open else end,
             None if aborted is None or len(aborted) > MOST_ABORTED else tuple(aborted),
-            sum([header.record_count or 0 for header in self._headers]),
-            None if time_max < 0 else time_max,
-            _Place(end, self.place.base, self.place.position, self._open),
+            self.records,
+            None if self.time_max < 0 else self.time_max,
+            _Place(end, self.base, self.position, self.open),
         )
 
 
@@ -167,7 +156,7 @@ class LiveLog:
     """
 
     def __init__(self, directory: Path, identity: tuple[int, int], epoch: int, start: int) -> None:
-        self._directory = directory
+        self._directory = str(directory)  # a path object takes longer, and more memory
         self._identity = identity
         self._epoch = epoch
         self._start = start
@@ -233,7 +222,7 @@ class LiveLog:
         """Check directory and epoch, and note the checkpoint: the same file has the same epochs, and never moves."""
         mark = epochs_mark(self._directory)
         self._check_epoch()
-        status = self._directory.stat()
+        status = Path(self._directory).stat()
         if (status.st_dev, status.st_ino) != self._identity:
             raise SegmentChanged(f"{self._directory}: another directory has this name now; the topic was created again")
         self._checked = mark
@@ -254,47 +243,78 @@ class LiveLog:
 
     def _read_file(self, reading: _Reading, high_watermark: int, most: int) -> bool:
         """Read one file to its end; return whether another one continues it."""
-        place = reading.place
-        end, position, is_whole = place.end, place.position, True
-        with open_log(self._directory, place.base) as log:
-            for header, size, window, at in _batches(log, place.position):
-                if header.last_offset >= high_watermark or (reading.size and reading.size + size > most):
-                    is_whole = False
-                    break
-                self._check(header, memoryview(window)[at + ATTRIBUTES_POSITION : at + size], end, place.base)
-                reading.take(header, size, window, at)
-                end, position = header.last_offset + 1, position + size
-        reading.place = _Place(end, place.base, position, place.open)
+        name = self._file(reading.base)
+        wanted = SMALL_BYTES  # a round finds a few batches in most logs
+        while wanted:
+            window, size = read_part(name, reading.position, wanted)
+            try:
+                wanted = self._take(reading, window, size - reading.position, high_watermark, most)
+            except CorruptData as error:
+                raise CorruptData(f"{name}: {error}") from error
         # Only where more is acknowledged another file is looked for.
-        if not is_whole or end >= high_watermark or end == place.base or not self._file(end).exists():
+        end = reading.end
+        if reading.is_complete or end >= high_watermark or end == reading.base or not Path(self._file(end)).exists():
             return False
-        reading.place = place._replace(base=end, end=end, position=0)
+        reading.base, reading.position = end, 0
         return True
 
-    def _check(self, header: BatchHeader, checked: memoryview, end: int, base: int) -> None:
-        """Check that a batch continues the log, as this leader has it.
+    def _take(self, reading: _Reading, window: bytes, remaining: int, high_watermark: int, most: int) -> int:
+        """Add the whole batches of a part of the file; return the size of the next part, 0 without one.
+
+        This runs for each partition in each interval, so a batch has one loop, without a call that can be spared.
 
         Args:
-            checked: the bytes that its CRC is of.
-            end: of the batch before.
-            base: of the file.
+            window: the bytes from `reading.position` on.
+            remaining: bytes of the file from there on.
 
         Raises:
-            CorruptData: it does not.
+            CorruptData: a batch does not continue the log, as this leader has it.
         """
-        what = None
-        if header.magic != _MAGIC:
-            what = f"magic {header.magic}"
-        elif header.leader_epoch > self._epoch:
-            what = f"leader epoch {header.leader_epoch}, above {self._epoch}"
-        elif header.base_offset < end or header.contradicts_itself:
-            what = f"it begins below {end}"
-        elif header.base_offset > end and base != self._bases()[-1]:
-            what = f"it begins above {end}, in a file that is not the newest"
-        elif crc32c(checked) != header.crc:
-            what = "wrong CRC"
-        if what is not None:
-            raise CorruptData(f"{self._file(base)}: batch of base offset {header.base_offset}: {what}")
+        at, length, checked = 0, len(window), memoryview(window)
+        end, epochs, time_max = reading.end, reading.epochs, reading.time_max
+        wanted = _WINDOW_BYTES if length < remaining else 0
+        while at + HEADER_SIZE <= length or at < length == remaining:
+            header = parse_header(window, at, remaining - at, reading.position + at)
+            if not isinstance(header, BatchHeader):  # zeros, or a torn batch
+                wanted = 0
+                break
+            base_offset, body, epoch, magic, crc, attributes, last_offset, _, time, _, count, _, _ = header
+            following = at + LENGTH_END + body
+            if last_offset >= high_watermark or (reading.size + at and reading.size + following > most):
+                reading.is_complete, wanted = True, 0
+                break
+            if following > length:
+                wanted = max(following - at, _WINDOW_BYTES)
+                break
+            what = None
+            if magic != _MAGIC:
+                what = f"magic {magic}"
+            elif epoch > self._epoch:
+                what = f"leader epoch {epoch}, above {self._epoch}"
+            elif base_offset < end or header.contradicts_itself:
+                what = f"it begins below {end}"
+            elif base_offset > end and reading.base != self._bases()[-1]:
+                what = f"it begins above {end}, in a file that is not the newest"
+            elif crc32c(checked[at + ATTRIBUTES_POSITION : following]) != crc:
+                what = "wrong CRC"
+            if what is not None:
+                raise CorruptData(f"batch of base offset {base_offset}: {what}")
+            if attributes & TRANSACTIONAL_MASK:
+                reading.take_transaction(header, window[at:following])
+            if not epochs or epochs[-1][0] != epoch:
+                epochs.append((epoch, base_offset))
+            time_max = max(time_max, time)
+            reading.records += count or 0
+            end = last_offset + 1
+            at = following
+        if at:
+            data = window[:at]
+            reading.data.append(data)
+            reading.crc = crc32c(data, reading.crc)
+            reading.end, reading.time_max = end, time_max
+            reading.size += at
+            reading.position += at
+        return wanted
 
     def _found(self) -> _Place:
         """Return the place of the first offset, with the transactions that are open there."""
@@ -319,7 +339,7 @@ class LiveLog:
         return place._replace(end=self._start, open=still_open)
 
     def _open_at(self, base: int) -> Mapping[int, int]:
-        path = self._directory / f"{base:020d}.snapshot"
+        path = f"{self._directory}/{base:020d}.snapshot"
         try:
             return open_transactions(read_file(path))
         except FileNotFoundError:
@@ -331,30 +351,8 @@ class LiveLog:
         names = (name for name in os.listdir(self._directory) if name.endswith(_LOG))
         return sorted(int(name.removesuffix(_LOG)) for name in names if name.removesuffix(_LOG).isdecimal())
 
-    def _file(self, base: int) -> Path:
-        return self._directory / f"{base:020d}{_LOG}"
-
-
-def _batches(log: OpenLog, position: int) -> Iterator[tuple[BatchHeader, int, bytes, int]]:
-    """Yield the whole batches of a file from a position on: header, size, a window of the file, the position in it."""
-    if position > log.size:
-        raise SegmentChanged(f"{log.path}: shorter than it was")
-    # A round finds a few batches in most logs, so the first window is small.
-    window, begin = log.read_at(position, min(SMALL_BYTES, log.size - position)), position
-    while position < log.size:
-        at = position - begin
-        if len(window) - at < min(HEADER_SIZE, log.size - position):
-            window, begin, at = log.read_at(position, min(_WINDOW_BYTES, log.size - position)), position, 0
-        header = _header(log, window, at, position)
-        if header is None:
-            return
-        size = header.size_in_bytes
-        if at + size > len(window):
-            window, begin, at = log.read_at(position, min(max(size, _WINDOW_BYTES), log.size - position)), position, 0
-            if size > len(window):
-                raise SegmentChanged(f"{log.path}: shorter than it was")
-        yield header, size, window, at
-        position += size
+    def _file(self, base: int) -> str:
+        return f"{self._directory}/{base:020d}{_LOG}"
 
 
 def _headers(log: OpenLog) -> Iterator[tuple[BatchHeader, int]]:

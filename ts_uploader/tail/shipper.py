@@ -301,12 +301,12 @@ class TailShipper:
         """Return the batches of the next pack, and whether it has no room for more that waits."""
         pieces: list[tuple[LedPartition, Piece]] = []
         left, of_beginning, more, room = _PACK_BYTES, _BEGINNING_BYTES, False, self._room
-        begun = time.monotonic()
+        begun, held = time.monotonic(), self._upkeep.held
         for led in _in_order(self._led.waiting.values()):
             most = min(left, of_beginning) if led.is_beginning else left
             if led.end is None or led.own is None or now < self._again.get(led.partition, 0.0):
                 continue
-            if led.own.keys.directory in self._upkeep.held:
+            if held and led.own.keys.directory in held:
                 continue
             if most <= 0 or len(pieces) >= room:
                 return pieces, most <= 0

@@ -5,20 +5,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from awscrt.checksums import crc32c
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
-from tests.common.log_format.build import TRANSACTIONAL, batch, marker
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, message
 from tests.uploader.log_dirs.test_broker_files import snapshot
 from ts_common.archive.tail_chain import Aborted
 from ts_common.archive.tail_pack import MOST_ABORTED
 from ts_common.broker_connection.security import security_of
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.checkpoints import encode_leader_epoch_checkpoint
+from ts_common.log_format.framing import HEADER_SIZE
 from ts_common.log_format.markers import ABORT, COMMIT
 from ts_common.model import TopicPartition
+from ts_uploader.log_dirs.page_cache import SMALL_BYTES
 from ts_uploader.tail.high_watermarks import HighWatermarks
 from ts_uploader.tail.live_log import LiveLog, Piece
 
@@ -160,6 +163,9 @@ def test_only_whole_batches_below_the_high_watermark_are_read(directory: Path) -
         ((batch(0, epoch=8),), "leader epoch 8, above 7"),
         ((batch(0, epoch=7)[:-1] + b"!",), "wrong CRC"),
         ((batch(1, epoch=7), batch(0, epoch=7)), "it begins below 2"),
+        ((batch(0, epoch=7), batch(1, count=3, last_offset_delta=1, epoch=7)), "it begins below 1"),
+        ((batch(0, epoch=7), message(1, 1, b"v")), "magic 1"),
+        ((batch(0, epoch=7), batch(1, epoch=7, count=-1)), f"{0:020d}.log: .*record count -1"),
     ],
 )
 def test_a_doubt_ends_the_reading_without_a_piece(directory: Path, batches: tuple[bytes, ...], text: str) -> None:
@@ -167,6 +173,25 @@ def test_a_doubt_ends_the_reading_without_a_piece(directory: Path, batches: tupl
     put(directory, 0, *batches)
     with pytest.raises(CorruptData, match=text):
         live_log(directory, 7, 0).read(99, MOST)
+
+
+@pytest.mark.parametrize("first", [100, SMALL_BYTES - HEADER_SIZE, SMALL_BYTES - 1, SMALL_BYTES, 1 << 21])
+def test_a_log_is_read_in_parts_that_end_anywhere(directory: Path, first: int) -> None:
+    """Before a batch, inside its header or its records, or before the end of a batch that is larger than a part."""
+    sizes = (first, 40_000, 900_000, 300_000, 1 << 21, 70)
+    times = (3000, 9000, 2000, 2000, 2000, 2000)
+    batches = [
+        batch(
+            offset, count=1, body=bytes(size - HEADER_SIZE), epoch=5 if offset < 3 else 7, max_timestamp=times[offset]
+        )
+        for offset, size in enumerate(sizes)
+    ]
+    put(directory, 0, *batches, batch(6, epoch=7)[:-1])
+    piece = live_log(directory, 7, 0).read(99, 8 << 20)
+    assert piece is not None
+    assert b"".join(piece.data) == b"".join(batches)
+    assert (piece.end, piece.length, piece.records, piece.time_max) == (6, sum(sizes), 6, 9000)
+    assert (piece.epochs, piece.crc32c) == (((5, 0), (7, 3)), crc32c(b"".join(batches)))
 
 
 def test_a_gap_is_read_in_the_newest_file_only(directory: Path) -> None:
@@ -178,24 +203,32 @@ def test_a_gap_is_read_in_the_newest_file_only(directory: Path) -> None:
         [*rows(directory, 0, 99)]
 
 
+def test_a_piece_continues_in_the_next_file(directory: Path) -> None:
+    """The newest one, so a batch can begin above the end of the one before."""
+    put(directory, 0, batch(0, epoch=7), batch(1, epoch=7))
+    put(directory, 2, batch(2, epoch=7), batch(4, epoch=7))
+    assert [*rows(directory, 0, 99)] == [(0, 5)]
+
+
 def test_a_log_that_another_leadership_has_is_not_read(directory: Path) -> None:
     """The epoch in the file decides before the reading, and that the file is the same after it."""
     put(directory, 0, batch(0, epoch=7))
     with pytest.raises(SegmentChanged, match="ends with 7, the leader epoch is 6"):
         live_log(directory, 6, 0).read(99, MOST)
     log = live_log(directory, 7, 0)
-    check = log._check
+    read_file = log._read_file
 
-    def replaced(*given: object) -> None:
-        check(*given)  # type: ignore[arg-type]
+    def replaced(*given: Any) -> bool:
+        continues = read_file(*given)
         begin(directory, (5, 0), (7, 3))
+        return continues
 
-    log._check = replaced  # type: ignore[assignment, method-assign]
+    log._read_file = replaced  # type: ignore[assignment, method-assign]
     with pytest.raises(SegmentChanged, match="changed before the reading ended"):
         log.read(99, MOST)
 
 
-def test_a_file_that_became_shorter_is_not_read(directory: Path) -> None:
+def test_a_file_that_became_shorter_or_was_deleted_is_not_read(directory: Path) -> None:
     """The log ends before the place where the reading continues; whether the leadership ended is not known yet."""
     put(directory, 0, batch(0, epoch=7), batch(1, epoch=7))
     log = live_log(directory, 7, 0)
@@ -204,6 +237,9 @@ def test_a_file_that_became_shorter_is_not_read(directory: Path) -> None:
     log.take(piece)
     put(directory, 0, batch(0, epoch=7))
     with pytest.raises(SegmentChanged, match="shorter than it was"):
+        log.read(3, MOST)
+    (directory / f"{0:020d}.log").unlink()
+    with pytest.raises(SegmentChanged, match="no longer exists"):
         log.read(3, MOST)
 
 
