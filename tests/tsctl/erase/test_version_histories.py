@@ -92,14 +92,14 @@ def world_of(path: Path, seed: int) -> VersionedWorld:
     return VersionedWorld(keeping_archive(path), random.Random(seed))
 
 
-@pytest.mark.parametrize("seed", [0, *FOUND])
+@pytest.mark.parametrize("seed", FOUND)
 def test_no_deletion_of_a_version_loses_a_record(tmp_path: Path, seed: int) -> None:
     """With overlapping copies, elections, repairs, second shipping, kills and lost objects."""
     world_of(tmp_path / "bucket", seed).play(seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(1, 200))
+@pytest.mark.parametrize("seed", range(200))
 def test_no_deletion_of_a_version_loses_a_record_in_many_histories(tmp_path: Path, seed: int) -> None:
     """More of the same."""
     world_of(tmp_path / "bucket", seed).play(seed)
