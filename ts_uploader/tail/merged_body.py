@@ -13,7 +13,6 @@ import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from awscrt.checksums import crc32c
@@ -36,7 +35,7 @@ class LogPlace(NamedTuple):
         position: in the file.
     """
 
-    directory: Path
+    directory: str
     base: int
     epoch: int
     end: int

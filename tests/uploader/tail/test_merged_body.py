@@ -65,7 +65,7 @@ def test_a_merge_reads_what_the_newest_file_of_a_log_has_and_the_rest_from_the_s
     plan, merged = plan_merge(log, lambda _: True), Merged()
     assert plan is not None
     later = [entry("t-0", 120, data[120 : 120 + behind])] if behind else []
-    place = LogPlace(tmp_path, base, EPOCH, 120 + behind, 120 + behind - base)
+    place = LogPlace(str(tmp_path), base, EPOCH, 120 + behind, 120 + behind - base)
     plan = replace(plan, logs=LogsAtHand({"t-0": place}, [*log.rows, *later]))
     Merger(InPieces(store, threads=1), KEYS, "1").run(plan, merged)
     assert len(store.opened) == read
@@ -75,13 +75,15 @@ def test_a_merge_reads_what_the_newest_file_of_a_log_has_and_the_rest_from_the_s
 
 def test_the_logs_of_another_leadership_or_with_a_gap_are_not_read(tmp_path: Path) -> None:
     """Their bytes would not be those of the entries."""
-    places = {"t-0": LogPlace(tmp_path, 0, EPOCH, 9, 9)}
+    places = {"t-0": LogPlace(str(tmp_path), 0, EPOCH, 9, 9)}
     assert LogsAtHand(places).find("t-0", EPOCH, 9) == places["t-0"]
     assert LogsAtHand(places).find("t-0", EPOCH - 1, 9) is None
     assert LogsAtHand(places).find("t-1", EPOCH, 9) is None
     for found in ([entry("t-0", 7, b"ab", epoch=EPOCH - 1)], [entry("t-0", 6, b"ab")], [entry("t-0", 5, b"abcd")]):
         assert LogsAtHand(places, found).find("t-0", EPOCH, 6) is None
-    assert LogsAtHand(places, [entry("t-0", 6, b"abc")]).find("t-0", EPOCH, 6) == LogPlace(tmp_path, 0, EPOCH, 6, 6)
+    assert LogsAtHand(places, [entry("t-0", 6, b"abc")]).find("t-0", EPOCH, 6) == LogPlace(
+        str(tmp_path), 0, EPOCH, 6, 6
+    )
     assert LogsAtHand(places, [entry("t-0", 6, b"abc")]).find("t-0", EPOCH, 10) is None
 
 
