@@ -14,9 +14,9 @@ import pytest
 
 from tests.erased.canary import Canary
 from tests.made_archive import CLUSTER
+from tests.tsctl.erase.keeping import Keeping
 from tests.tsctl.erase.killing import Killed, KilledAt, shown, values
 from tests.tsctl.erase.test_running import NOW, lines, once, state, with_request
-from tests.tsctl.erase.test_version_histories import Keeping
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.store.contract import ObjectStore, ObjectVersion
 from ts_reader.options.archive_name import name_archive

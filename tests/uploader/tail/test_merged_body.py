@@ -81,10 +81,9 @@ def test_the_logs_of_another_leadership_or_with_a_gap_are_not_read(tmp_path: Pat
     assert LogsAtHand(places).find("t-1", EPOCH, 9) is None
     for found in ([entry("t-0", 7, b"ab", epoch=EPOCH - 1)], [entry("t-0", 6, b"ab")], [entry("t-0", 5, b"abcd")]):
         assert LogsAtHand(places, found).find("t-0", EPOCH, 6) is None
-    assert LogsAtHand(places, [entry("t-0", 6, b"abc")]).find("t-0", EPOCH, 6) == LogPlace(
-        str(tmp_path), 0, EPOCH, 6, 6
-    )
-    assert LogsAtHand(places, [entry("t-0", 6, b"abc")]).find("t-0", EPOCH, 10) is None
+    known = LogsAtHand(places, [entry("t-0", 6, b"abc")])
+    assert known.find("t-0", EPOCH, 6) == LogPlace(str(tmp_path), 0, EPOCH, 6, 6)
+    assert known.find("t-0", EPOCH, 10) is None
 
 
 @pytest.mark.parametrize("change", ["none", "cut", "other bytes", "gone"])
