@@ -136,7 +136,7 @@ class MergedBody:
         """
         begin, end = self._position, len(self.beginning) + self.size
         end = end if size < 0 else min(begin + size, end)
-        pieces = [self.beginning[begin:end]]
+        pieces = [self.beginning[begin:end]] if begin < len(self.beginning) else []
         begin, end = max(0, begin - len(self.beginning)), end - len(self.beginning)
         number = bisect_right(self._starts, begin) - 1
         while begin < end:
@@ -148,7 +148,7 @@ class MergedBody:
             pieces.append(piece)
             begin += len(piece)
             number += begin == self._starts[number + 1]
-        data = b"".join(pieces)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._position += len(data)
         return data
 

@@ -362,15 +362,16 @@ class _Short(Exception):
 def _joinable(rows: Iterable[TailEntry]) -> Iterator[_Group]:
     """Yield the groups of entries that can become one, ascending by directory."""
     group: list[TailEntry] = []
-    size, following = 0, ("", 0, 0)
+    size, last = 0, None
     for row in sorted(rows, key=attrgetter("directory", "start", "end")):
-        directory, epoch, start, end, _, _, length, *_ = row
-        if group and ((directory, epoch, start) != following or size + length > _JOINED_BYTES):
-            yield tuple(group)
-            group, size = [], 0
+        if last is not None:
+            continues = row.start == last.end and row.directory == last.directory and row.epoch == last.epoch
+            if not continues or size + row.length > _JOINED_BYTES:
+                yield tuple(group)
+                group, size = [], 0
         group.append(row)
-        size += length
-        following = directory, epoch, end
+        size += row.length
+        last = row
     if group:
         yield tuple(group)
 

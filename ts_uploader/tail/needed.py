@@ -64,10 +64,21 @@ class Needed:
 
     def needs(self, entry: TailEntry) -> bool:
         """Return whether a reader can still need an entry."""
-        due = self._seconds() - GRACE_SECONDS
-        old = next((each for each in reversed(self._seen.get(entry.directory, ())) if each.at <= due), None)
-        if old is None:
-            return True
-        if old.next_offset >= entry.end and old.epoch >= entry.epoch:
-            return False
-        return old.epoch <= entry.epoch or (self._log, entry.epoch) in old.former
+        return self.at_once()(entry)
+
+    def at_once(self) -> Callable[[TailEntry], bool]:
+        """Return `needs` as of now, for many entries."""
+        due, deciding = self._seconds() - GRACE_SECONDS, dict[str, _Seen | None]()
+
+        def needs(entry: TailEntry) -> bool:
+            name = entry.directory
+            if name not in deciding:
+                deciding[name] = next((each for each in reversed(self._seen.get(name, ())) if each.at <= due), None)
+            old = deciding[name]
+            if old is None:
+                return True
+            if old.next_offset >= entry.end and old.epoch >= entry.epoch:
+                return False
+            return old.epoch <= entry.epoch or (self._log, entry.epoch) in old.former
+
+        return needs

@@ -377,23 +377,8 @@ def _pack(pieces: Sequence[tuple[LedPartition, Piece]]) -> tuple[list[TailEntry]
     position = 0
     named = [(led.own.keys.directory, led.epoch, piece) for led, piece in pieces if led.own is not None]
     for directory, epoch, piece in sorted(named, key=itemgetter(0)):
-        entries.append(
-            TailEntry(
-                directory,
-                epoch,
-                piece.start,
-                piece.end,
-                "",
-                position,
-                piece.length,
-                piece.crc32c,
-                piece.epochs,
-                piece.stable,
-                piece.aborted,
-                piece.records,
-                piece.time_max,
-            )
-        )
+        # `Piece` and `TailEntry` have these in the same order: from `length` to `time_max`.
+        entries.append(TailEntry._make((directory, epoch, piece.start, piece.end, "", position, *piece[3:10])))
         batches += piece.data
         position += piece.length
     return entries, batches

@@ -26,7 +26,7 @@ from ts_uploader.health.store_health import failure_reason
 from ts_uploader.metrics.counters import DELETE_TAIL, MERGE_TAIL, Metrics
 from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.merged_body import LogsAtHand
-from ts_uploader.tail.merging import DamagedEntries, Merged, MergePlan, Merger, plan_merge, plan_sweep
+from ts_uploader.tail.merging import DamagedEntries, Merged, MergePlan, Merger, Needs, plan_merge, plan_sweep
 from ts_uploader.tail.needed import Needed
 from ts_uploader.tail.pack_log import GRACE_SECONDS, IndexFull, Listed, PackLog, boot_seconds
 
@@ -117,10 +117,10 @@ class Upkeep:
             self._note_commits(led)
         if self._work.is_busy or now < self._merge_from or self._merged_at is not None:
             return
-        plan = plan_merge(self._packs, self._needs)
+        plan = plan_merge(self._packs, self._needs())
         if plan is None and now - self._last_sweep > GRACE_SECONDS:
             self._last_sweep = now
-            plan = plan_sweep(self._packs, self._needs)
+            plan = plan_sweep(self._packs, self._needs())
             if plan is None:
                 self._read_others(led)
                 return
@@ -136,9 +136,10 @@ class Upkeep:
         logs = {own.keys.directory: place for own, place in known if own is not None and place is not None}
         return replace(plan, logs=LogsAtHand(logs, tuple(self._packs.rows)))
 
-    def _needs(self, entry: TailEntry) -> bool:
+    def _needs(self) -> Needs:
         """Return whether a merge keeps an entry; one that is damaged is of no use to any reader."""
-        return self._damaged.get(entry, 0) < _DAMAGED_TWICE and self._needed.needs(entry)
+        needs, damaged = self._needed.at_once(), self._damaged
+        return (lambda entry: damaged.get(entry, 0) < _DAMAGED_TWICE and needs(entry)) if damaged else needs
 
     def _delete(self, now: float) -> None:
         try:

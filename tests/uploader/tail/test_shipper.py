@@ -300,7 +300,9 @@ def test_a_partition_that_would_fill_the_index_waits_and_no_other_does(
     assert state.lag_seconds > 0
     broker.lead("stuck", next_offset=60)
     agent.ship()
-    monkeypatch.setattr(agent.shipper._upkeep, "_needs", lambda row: row.end > 60 or row.directory != str(stuck))
+    monkeypatch.setattr(
+        agent.shipper._upkeep._needed, "at_once", lambda: lambda row: row.end > 60 or row.directory != str(stuck)
+    )
     for _ in range(8):
         broker.append(stuck, 1, size=50)
         broker.append(other, 1)
