@@ -171,10 +171,11 @@ class LiveLog:
 
     @property
     def place(self) -> LogPlace | None:
-        """Where that is in the log; None before the first reading."""
-        if self._place is None:
+        """Where that is in the log; None before the first reading, and after one that found a change."""
+        if self._place is None or self._checked is None:
             return None
-        return LogPlace(self._directory, self._place.base, self._epoch, self._place.end, self._place.position)
+        _, base, position, _ = self._place
+        return LogPlace(self._directory, base, self._epoch, self.end, position, self._checked)
 
     def take(self, piece: Piece) -> None:
         """Continue after a piece, which the store has."""

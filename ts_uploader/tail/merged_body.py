@@ -5,7 +5,8 @@ object, and the page cache has them. To read them from it costs half of the proc
 are elsewhere are read object after object into a file without a name: the object of a merge is larger than the agent's
 memory may be.
 
-The broker can truncate or delete a log meanwhile. So what was read of it counts only with the CRC-32C of the packs.
+The broker can truncate or delete a log meanwhile. So what was read of it counts only with the CRC-32C of the packs, and
+while its leader epoch checkpoint is the same.
 """
 
 import os
@@ -19,6 +20,7 @@ from awscrt.checksums import crc32c
 
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.errors import SegmentChanged
+from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
 from ts_uploader.log_dirs.segment_file import open_log
 
 _WINDOW_BYTES: Final = 1 << 20
@@ -33,6 +35,7 @@ class LogPlace(NamedTuple):
         epoch: leader epoch of the leadership that reads the log.
         end: the offset after the batch before.
         position: in the file.
+        mark: of the leader epoch checkpoint while the log was read up to there.
     """
 
     directory: str
@@ -40,6 +43,7 @@ class LogPlace(NamedTuple):
     epoch: int
     end: int
     position: int
+    mark: EpochsMark
 
 
 class LogsAtHand:
@@ -167,6 +171,8 @@ class MergedBody:
             self._checksum = crc32c(window, self._checksum)
             if self._until == length and self._checksum != log.crc32c:
                 raise SegmentChanged(f"{file.path}: has not the batches that were shipped from {log.place.position} on")
+            if epochs_mark(log.place.directory) != log.place.mark:
+                raise SegmentChanged(f"{file.path}: the leader epoch checkpoint changed since it was shipped")
         return bytes(self._window[begin - self._first : min(end, self._until) - self._first])
 
     def seek(self, offset: int, whence: int = 0, /) -> int:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from dev.local.waiting import wait_for
+from tests.uploader.tail.test_live_log import begin
 from tests.uploader.tail.test_pack_log import EPOCH, InPieces, content, entry
 from tests.uploader.tail.test_shipper import KEYS, Agent, Broker, logged, shown
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
 from ts_uploader.metrics.counters import MERGE_TAIL
 from ts_uploader.tail import merged_body, merging
 from ts_uploader.tail.merged_body import LogPlace, LogsAtHand
@@ -48,6 +50,14 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path / "log")
 
 
+def marked(directory: Path) -> EpochsMark:
+    """Write leader epochs; return the mark of their file."""
+    begin(directory, (EPOCH, 0))
+    mark = epochs_mark(directory)
+    assert mark is not None
+    return mark
+
+
 @pytest.mark.parametrize(
     ("base", "behind", "read"), [(0, 0, 0), (0, 30, 0), (40, 0, 1), (60, 0, 2), (120, 0, 3), (40, 30, 1)]
 )
@@ -65,7 +75,8 @@ def test_a_merge_reads_what_the_newest_file_of_a_log_has_and_the_rest_from_the_s
     plan, merged = plan_merge(log, lambda _: True), Merged()
     assert plan is not None
     later = [entry("t-0", 120, data[120 : 120 + behind])] if behind else []
-    place = LogPlace(str(tmp_path), base, EPOCH, 120 + behind, 120 + behind - base)
+    mark = marked(tmp_path)
+    place = LogPlace(str(tmp_path), base, EPOCH, 120 + behind, 120 + behind - base, mark)
     plan = replace(plan, logs=LogsAtHand({"t-0": place}, [*log.rows, *later]))
     Merger(InPieces(store, threads=1), KEYS, "1").run(plan, merged)
     assert len(store.opened) == read
@@ -75,18 +86,19 @@ def test_a_merge_reads_what_the_newest_file_of_a_log_has_and_the_rest_from_the_s
 
 def test_the_logs_of_another_leadership_or_with_a_gap_are_not_read(tmp_path: Path) -> None:
     """Their bytes would not be those of the entries."""
-    places = {"t-0": LogPlace(str(tmp_path), 0, EPOCH, 9, 9)}
+    mark = marked(tmp_path)
+    places = {"t-0": LogPlace(str(tmp_path), 0, EPOCH, 9, 9, mark)}
     assert LogsAtHand(places).find("t-0", EPOCH, 9) == places["t-0"]
     assert LogsAtHand(places).find("t-0", EPOCH - 1, 9) is None
     assert LogsAtHand(places).find("t-1", EPOCH, 9) is None
     for found in ([entry("t-0", 7, b"ab", epoch=EPOCH - 1)], [entry("t-0", 6, b"ab")], [entry("t-0", 5, b"abcd")]):
         assert LogsAtHand(places, found).find("t-0", EPOCH, 6) is None
     known = LogsAtHand(places, [entry("t-0", 6, b"abc")])
-    assert known.find("t-0", EPOCH, 6) == LogPlace(str(tmp_path), 0, EPOCH, 6, 6)
+    assert known.find("t-0", EPOCH, 6) == LogPlace(str(tmp_path), 0, EPOCH, 6, 6, mark)
     assert known.find("t-0", EPOCH, 10) is None
 
 
-@pytest.mark.parametrize("change", ["none", "cut", "other bytes", "gone"])
+@pytest.mark.parametrize("change", ["none", "cut", "other bytes", "gone", "another leader"])
 def test_a_log_that_changed_after_it_was_shipped_changes_no_merged_object(
     store: Opened, broker: Broker, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -108,6 +120,8 @@ def test_a_log_that_changed_after_it_was_shipped_changes_no_merged_object(
         file.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
     elif change == "gone":
         file.unlink()
+    elif change == "another leader":
+        begin(file.parent, (5, 0), (7, 3), (9, 12))
     merges: list[str] = []
 
     def has_merged(times: int) -> bool:
