@@ -14,6 +14,7 @@ import pytest
 
 from tests.erased.canary import Canary
 from tests.made_archive import CLUSTER
+from tests.matrix import cases
 from tests.tsctl.erase.keeping import Keeping
 from tests.tsctl.erase.killing import Killed, KilledAt, shown, values
 from tests.tsctl.erase.test_running import NOW, lines, once, state, with_request
@@ -101,7 +102,7 @@ def killed_at_each(path: Path, which: int, *, only_writes: bool) -> int:
     return at
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", cases([0, 1], quick=[0]))
 def test_killed_after_each_write_the_next_run_completes_it(tmp_path: Path, which: int) -> None:
     """Evidence before, a deletion, evidence after: in the first store the second one is not begun."""
     assert killed_at_each(tmp_path, which, only_writes=True) == 4

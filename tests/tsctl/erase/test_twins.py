@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.matrix import cases
 from tests.tsctl.erase.killing import Killed, KilledAt, logs, shown, values
 from tests.tsctl.erase.test_running import lines, once, state, with_request
 from ts_common.archive.object_keys import LOG_SUFFIX, SegmentName
@@ -194,13 +195,13 @@ def in_turns(path: Path, seed: int, kills: bool) -> None:
     world.end()
 
 
-@pytest.mark.parametrize("at", [1, 3, 5])
+@pytest.mark.parametrize("at", cases([1, 3, 5], quick=[3]))
 def test_a_run_between_two_writes_of_another_harms_nothing(tmp_path: Path, at: int) -> None:
     """Both have planned the same copies: the second finds them rewritten, noted or removed."""
     one_in_another(tmp_path / "bucket", at, only_writes=True)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", cases(range(2), quick=[1]))
 def test_two_runs_in_turns_lose_nothing_and_note_what_is_true(tmp_path: Path, seed: int) -> None:
     """One of them is killed after a write while the other continues."""
     in_turns(tmp_path / "bucket", seed, kills=bool(seed % 2))
