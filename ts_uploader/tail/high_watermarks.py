@@ -46,9 +46,8 @@ class HighWatermarks:
         self._connection: BrokerConnection | None = None
         self._is_closed = False
         self._epochs: Mapping[TopicPartition, int] = {}
-        self._turns: dict[
-            OffsetRequests, float
-        ] = {}  # when each was sent last, the oldest first; together all partitions
+        # When each was sent last, the oldest first; together they are of all partitions.
+        self._turns: dict[OffsetRequests, float] = {}
         self._moving = _Moving()
         self._known: dict[str, dict[int, int]] = {}  # high watermarks by topic and number
         self._is_complete = False  # whether what is known is of all partitions, with the same rights

@@ -160,9 +160,9 @@ class MergedBody:
         """Return some bytes of a part that is in a broker's log."""
         length = self._starts[number + 1] - self._starts[number]
         if number != self._number or begin < self._first:
-            self._number, self._until, self._checksum = number, 0, 0  # the checksum is of all its bytes
+            self._until = self._checksum = 0  # the checksum is of all its bytes
         while self._until <= begin:
-            self._first = self._until
+            self._number, self._first = -1, self._until  # a client that repeats a request reads all of it again
             with open_log(log.place.directory, log.place.base) as file:
                 window = self._window[: length - self._first]
                 self._until += file.read_into(window, log.place.position + self._first)
@@ -173,6 +173,7 @@ class MergedBody:
                 raise SegmentChanged(f"{file.path}: has not the batches that were shipped from {log.place.position} on")
             if epochs_mark(log.place.directory) != log.place.mark:
                 raise SegmentChanged(f"{file.path}: the leader epoch checkpoint changed since it was shipped")
+            self._number = number
         return bytes(self._window[begin - self._first : min(end, self._until) - self._first])
 
     def seek(self, offset: int, whence: int = 0, /) -> int:

@@ -2,24 +2,26 @@
 
 import random
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from awscrt.checksums import crc32c
 
 from dev.local.waiting import wait_for
 from tests.uploader.tail.test_live_log import begin
 from tests.uploader.tail.test_pack_log import EPOCH, InPieces, content, entry
 from tests.uploader.tail.test_shipper import KEYS, Agent, Broker, logged, shown
+from ts_common.errors import SegmentChanged
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
 from ts_uploader.metrics.counters import MERGE_TAIL
 from ts_uploader.tail import merged_body, merging
-from ts_uploader.tail.merged_body import LogPlace, LogsAtHand
+from ts_uploader.tail.merged_body import LogPlace, LogsAtHand, MergedBody
 from ts_uploader.tail.merging import Merged, Merger, plan_merge
 from ts_uploader.tail.pack_log import PackLog
 
@@ -96,6 +98,17 @@ def test_the_logs_of_another_leadership_or_with_a_gap_are_not_read(tmp_path: Pat
     known = LogsAtHand(places, [entry("t-0", 6, b"abc")])
     assert known.find("t-0", EPOCH, 6) == LogPlace(str(tmp_path), 0, EPOCH, 6, 6, mark)
     assert known.find("t-0", EPOCH, 10) is None
+
+
+def test_a_client_that_repeats_a_request_gets_no_bytes_that_were_rejected(tmp_path: Path) -> None:
+    """The SDK sends a body again after an error that it counts as one of the connection."""
+    (tmp_path / f"{0:020d}.log").write_bytes(b"other")
+    with closing(MergedBody(None)) as body:
+        body.add(5, LogPlace(str(tmp_path), 0, EPOCH, 0, 0, marked(tmp_path)), crc32c(b"bytes"))
+        for _ in range(2):
+            body.seek(0)
+            with pytest.raises(SegmentChanged, match="has not the batches that were shipped"):
+                body.read()
 
 
 @pytest.mark.parametrize("change", ["none", "cut", "other bytes", "gone", "another leader"])
