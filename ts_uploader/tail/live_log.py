@@ -22,10 +22,12 @@ from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
     LENGTH_END,
+    NO_EPOCH,
     NO_PRODUCER,
     NO_TIMESTAMP,
     TRANSACTIONAL_MASK,
     BatchHeader,
+    follows,
     parse_header,
 )
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
@@ -292,8 +294,12 @@ class LiveLog:
                 what = f"magic {magic}"
             elif epoch > self._epoch:
                 what = f"leader epoch {epoch}, above {self._epoch}"
+            elif epoch < NO_EPOCH:
+                what = f"leader epoch {epoch}, below {NO_EPOCH}"
             elif base_offset < end or header.contradicts_itself:
                 what = f"it begins below {end}"
+            elif last_offset < base_offset:
+                what = f"its last offset is {last_offset}"
             elif base_offset > end and reading.base != self._bases()[-1]:
                 what = f"it begins above {end}, in a file that is not the newest"
             elif crc32c(checked[at + ATTRIBUTES_POSITION : following]) != crc:
@@ -324,10 +330,13 @@ class LiveLog:
             raise SegmentChanged(f"{self._directory}: no file has offset {self._start}")
         base = bases[-1]
         place = _Place(base, base, 0, self._open_at(base))
-        still_open = dict(place.open)
+        still_open, last = dict(place.open), base - 1
         with open_log(self._directory, base) as log:
             for header, position in _headers(log):
-                if header.last_offset >= self._start:
+                if not follows(header, last):
+                    raise CorruptData(f"{log.path}: a batch of base offset {header.base_offset} after offset {last}")
+                last = header.last_offset
+                if last >= self._start:
                     if header.base_offset < self._start:
                         raise CorruptData(f"{log.path}: offset {self._start} is inside a batch")
                     break
@@ -342,11 +351,14 @@ class LiveLog:
     def _open_at(self, base: int) -> Mapping[int, int]:
         path = f"{self._directory}/{base:020d}.snapshot"
         try:
-            return open_transactions(read_file(path))
+            still_open = open_transactions(read_file(path))
         except FileNotFoundError:
             if base == self._bases()[0]:  # a follower that began there has none, and Kafka's own offset none of these
                 return {}
             raise SegmentChanged(f"{path}: missing, so it is unknown which transactions are open there") from None
+        if (latest := max(still_open.values(), default=base)) > base:
+            raise CorruptData(f"{path}: an open transaction begins at offset {latest}")
+        return still_open
 
     def _bases(self) -> list[int]:
         names = (name for name in os.listdir(self._directory) if name.endswith(_LOG))
@@ -379,12 +391,14 @@ def _header(log: OpenLog, data: bytes, at: int, position: int) -> BatchHeader | 
 
 def _begin(still_open: dict[int, int], header: BatchHeader) -> None:
     if header.is_transactional and not header.is_control and header.producer_id != NO_PRODUCER and header.record_count:
-        still_open.setdefault(header.producer_id, header.base_offset)
+        still_open.setdefault(header.producer_id, min(header.base_offset, header.last_offset))
 
 
 def _transactions(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield producer id, `ABORT` or `COMMIT`, and offset of each marker in a batch."""
     if header.is_control and header.is_transactional:
         for offset, kind in read_markers(header, data[HEADER_SIZE:]):
+            if not header.base_offset <= offset <= header.last_offset:
+                raise CorruptData(f"control batch of base offset {header.base_offset}: a record of offset {offset}")
             if kind in {ABORT, COMMIT}:
                 yield header.producer_id, kind, offset

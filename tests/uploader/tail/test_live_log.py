@@ -11,7 +11,7 @@ import pytest
 from awscrt.checksums import crc32c
 
 from dev.local.kafka.cluster import LocalCluster, wait_for
-from tests.common.log_format.build import TRANSACTIONAL, batch, marker, message
+from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, marker, message, record
 from tests.uploader.log_dirs.test_broker_files import snapshot
 from ts_common.archive.tail_chain import Aborted
 from ts_common.archive.tail_pack import MOST_ABORTED
@@ -29,6 +29,7 @@ SECONDS = 60
 MOST = 1 << 20
 T = TopicPartition("tail-live", 0)
 ROUNDS = 9
+OPEN = batch(100, epoch=7, attributes=TRANSACTIONAL, producer_id=9)
 WRITTEN = 4 * ROUNDS + 1  # of each round three records and a marker; and the record of an open transaction
 
 
@@ -157,10 +158,21 @@ def test_only_whole_batches_below_the_high_watermark_are_read(directory: Path) -
     assert [*rows(directory, 0, 99)] == [(0, 1)]
 
 
+def control(base: int, offset: int) -> bytes:
+    """Return a marker whose record names another offset."""
+    key = struct.pack(">hh", 0, ABORT)
+    body = [record(offset - base, key, bytes(6))]
+    return batch(base, body, attributes=TRANSACTIONAL | CONTROL, producer_id=9, last_offset_delta=0, epoch=7)
+
+
 @pytest.mark.parametrize(
     ("batches", "text"),
     [
         ((batch(0, epoch=8),), "leader epoch 8, above 7"),
+        ((batch(0, epoch=7), batch(1, epoch=-2)), "leader epoch -2, below -1"),
+        ((batch(0, epoch=7), batch(1, count=0, body=b"", last_offset_delta=-2, epoch=7)), "its last offset is -1"),
+        ((batch(0, epoch=7), control(1, offset=2)), "base offset 1: a record of offset 2"),
+        ((batch(0, epoch=7), control(1, offset=0)), "base offset 1: a record of offset 0"),
         ((batch(0, epoch=7)[:-1] + b"!",), "wrong CRC"),
         ((batch(1, epoch=7), batch(0, epoch=7)), "it begins below 2"),
         ((batch(0, epoch=7), batch(1, count=3, last_offset_delta=1, epoch=7)), "it begins below 1"),
@@ -169,7 +181,10 @@ def test_only_whole_batches_below_the_high_watermark_are_read(directory: Path) -
     ],
 )
 def test_a_doubt_ends_the_reading_without_a_piece(directory: Path, batches: tuple[bytes, ...], text: str) -> None:
-    """The batches before it are not used either."""
+    """The batches before it are not used either.
+
+    Readers would reject the index that has it, with the entries of all partitions.
+    """
     put(directory, 0, *batches)
     with pytest.raises(CorruptData, match=text):
         live_log(directory, 7, 0).read(99, MOST)
@@ -305,6 +320,25 @@ def test_transactions_begin_with_the_producer_snapshot(directory: Path) -> None:
     lowest = live_log(directory, 7, 102).read(103, MOST)
     assert lowest is not None
     assert (lowest.stable, lowest.aborted) == (103, (Aborted(9, 100, 102),))
+
+
+@pytest.mark.parametrize(
+    ("unstable", "content", "text"),
+    [
+        (500, batch(100, epoch=7), "an open transaction begins at offset 500"),
+        (-1, OPEN[:7] + b"\x05" + OPEN[8:], "a batch of base offset 5 after offset 99"),
+        (-1, b"\x80" + OPEN[1:], "a batch of base offset -9223372036854775708 after offset 99"),
+    ],
+    ids=["snapshot", "base offset below", "base offset below 0"],
+)
+def test_a_transaction_that_is_open_at_no_offset_of_the_log_ends_the_reading(
+    directory: Path, unstable: int, content: bytes, text: str
+) -> None:
+    """The last stable offset would be above the end, or below 0: no reader accepts an index with it."""
+    put(directory, 100, content, batch(101, epoch=7))
+    (directory / f"{100:020d}.snapshot").write_bytes(snapshot(unstable))
+    with pytest.raises(CorruptData, match=text):
+        live_log(directory, 7, 101).read(102, MOST)
 
 
 def test_many_aborted_transactions_are_not_named(directory: Path) -> None:

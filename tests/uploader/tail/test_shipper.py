@@ -18,6 +18,7 @@ from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_logs import TailLogs, read_indexes
 from ts_common.archive.tail_pack import PackHead, encode_pack
 from ts_common.errors import AccessDenied, ConfigurationError, OutcomeUnknown, StoreUnavailable, TieredStorageError
+from ts_common.log_format.framing import batch_field_position
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
@@ -453,13 +454,16 @@ def test_a_topic_is_shipped_while_it_is_selected(broker: Broker) -> None:
         assert [each.partition for each in led] == [partition] * is_selected
 
 
-def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Broker) -> None:
-    """It is counted, and read again later."""
+@pytest.mark.parametrize("position", [-1, batch_field_position("leader_epoch")])
+def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Broker, position: int) -> None:
+    """It is counted, and read again later; also if its CRC-32C does not cover the byte."""
     good, bad = broker.lead("good"), broker.lead("bad")
     broker.append(good, 2)
     broker.append(bad, 2)
     path = broker.log_dir / str(bad) / f"{0:020d}.log"
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    damaged = bytearray(path.read_bytes())
+    damaged[position] ^= 0xFF
+    path.write_bytes(damaged)
     agent = Agent(broker, store)
     agent.ship()
     assert shown(store, broker, good) == logged(broker, good)
