@@ -41,6 +41,7 @@ from ts_uploader.tail.merged_body import LogPlace
 
 _MAGIC: Final = 2
 _WINDOW_BYTES: Final = 1 << 20  # that are read at once
+_LARGE_BYTES: Final = 8 << 20  # of a batch that is not kept in memory before its CRC is right
 _LOG: Final = ".log"
 
 
@@ -252,6 +253,8 @@ class LiveLog:
             window, size = read_part(name, reading.position, wanted)
             try:
                 wanted = self._take(reading, window, size - reading.position, high_watermark, most)
+                if wanted > _LARGE_BYTES:
+                    _check_large(name, reading.position, wanted)
             except CorruptData as error:
                 raise CorruptData(f"{name}: {error}") from error
         # Only where more is acknowledged another file is looked for.
@@ -366,6 +369,16 @@ class LiveLog:
 
     def _file(self, base: int) -> str:
         return f"{self._directory}/{base:020d}{_LOG}"
+
+
+def _check_large(name: str, position: int, size: int) -> None:
+    """Check the CRC of a batch without keeping its bytes: a damaged length can be that of the whole file."""
+    checksum, end = 0, position + size
+    for start in range(position + ATTRIBUTES_POSITION, end, _WINDOW_BYTES):
+        checksum = crc32c(read_part(name, start, min(_WINDOW_BYTES, end - start))[0], checksum)
+    header = parse_header(read_part(name, position, HEADER_SIZE)[0], 0, size, position)
+    if isinstance(header, BatchHeader) and header.crc != checksum:
+        raise CorruptData(f"batch of base offset {header.base_offset}: wrong CRC")
 
 
 def _headers(log: OpenLog) -> Iterator[tuple[BatchHeader, int]]:

@@ -1,7 +1,9 @@
 """Pieces of a live log: of a real broker's while it is written, and what ends a reading without a result."""
 
+import os
 import struct
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -207,6 +209,25 @@ def test_a_log_is_read_in_parts_that_end_anywhere(directory: Path, first: int) -
     assert b"".join(piece.data) == b"".join(batches)
     assert (piece.end, piece.length, piece.records, piece.time_max) == (6, sum(sizes), 6, 9000)
     assert (piece.epochs, piece.crc32c) == (((5, 0), (7, 3)), crc32c(b"".join(batches)))
+
+
+def test_a_damaged_length_makes_no_agent_need_the_memory_of_a_file(directory: Path) -> None:
+    """The length field of a batch is 64 MiB, and the file is larger; a batch that is so large is read."""
+    size = 64 << 20
+    put(directory, 0, struct.pack(">qi", 0, size) + batch(0, epoch=7)[12:])
+    os.truncate(directory / f"{0:020d}.log", 2 * size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptData, match="batch of base offset 0: wrong CRC"):
+            live_log(directory, 7, 0).read(99, MOST)
+        assert tracemalloc.get_traced_memory()[1] < size // 8
+    finally:
+        tracemalloc.stop()
+    large = batch(0, count=1, body=bytes(9 << 20), epoch=7)
+    put(directory, 0, large, batch(1, epoch=7))
+    piece = live_log(directory, 7, 0).read(99, MOST)
+    assert piece is not None
+    assert (piece.data, piece.end) == ((large,), 1)
 
 
 def test_a_gap_is_read_in_the_newest_file_only(directory: Path) -> None:
