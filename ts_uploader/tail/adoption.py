@@ -15,7 +15,7 @@ from ts_common.archive.commit import Commit
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import FormerCovered
-from ts_uploader.tail.led_partitions import LedPartition
+from ts_uploader.tail.led_partitions import LedPartition, beginning
 from ts_uploader.tail.live_log import LiveLog, Piece
 
 log = structlog.get_logger()
@@ -57,7 +57,7 @@ class Adoption:
             end = each.end
             if now - since >= _AFTER_SECONDS and end is not None and each.partition not in self._adopted:
                 start = each.own.commit.next_offset
-                until = max(end, _begin(each.own.commit))
+                until = max(end, beginning(each.own.commit))
                 self._adopted[each.partition] = _Adopted(each, each.log_from(start), start, until)
         for partition in self._adopted.keys() - self._since.keys():
             del self._adopted[partition]
@@ -100,11 +100,3 @@ class Adoption:
 def _former(commit: Commit) -> bool:
     """Return whether a commit names another leadership, of another epoch."""
     return commit.live is not None and any(epoch != commit.epoch for _, epoch in commit.live.former)
-
-
-def _begin(commit: Commit) -> int:
-    """Return where the commit's leadership begins, by its epochs; the next offset if they do not have it."""
-    ahead = () if commit.live is None else commit.live.ahead
-    return max(
-        (first for epoch, first in (*commit.epochs, *ahead) if epoch == commit.epoch), default=commit.next_offset
-    )

@@ -77,6 +77,8 @@ class LedPartition:
         is_other = before is None or before.commit.next_offset > following or before.keys != own.keys
         if before is None or is_other or own.commit.lineage != before.commit.lineage:
             self._log = self._known = None
+        elif _former(before.commit) - _former(own.commit) and following < beginning(own.commit):
+            self.continue_at(None)  # the commit was lost and rebuilt, or own entries cover what the former ones had
         elif self._log is not None and following > self._log.end:
             self.continue_at(following)
 
@@ -225,6 +227,18 @@ class LedPartitions:
     def _drop(self, partition: TopicPartition) -> bool:
         self.waiting.pop(partition, None)
         return self._led.pop(partition, None) is not None
+
+
+def beginning(commit: Commit) -> int:
+    """Return where a commit's leadership begins, by its epochs; the next offset if they do not have it."""
+    ahead = () if commit.live is None else commit.live.ahead
+    return max(
+        (first for epoch, first in (*commit.epochs, *ahead) if epoch == commit.epoch), default=commit.next_offset
+    )
+
+
+def _former(commit: Commit) -> set[tuple[str, int]]:
+    return set() if commit.live is None else {*commit.live.former}
 
 
 def _place(listing: Listing) -> tuple[object, ...]:

@@ -117,10 +117,10 @@ class Upkeep:
             self._note_commits(led)
         if self._work.is_busy or now < self._merge_from or self._merged_at is not None:
             return
-        plan = plan_merge(self._packs, self._needs())
+        plan = plan_merge(self._packs, self._needs(led))
         if plan is None and now - self._last_sweep > GRACE_SECONDS:
             self._last_sweep = now
-            plan = plan_sweep(self._packs, self._needs())
+            plan = plan_sweep(self._packs, self._needs(led))
             if plan is None:
                 self._read_others(led)
                 return
@@ -136,9 +136,9 @@ class Upkeep:
         logs = {own.keys.directory: place for own, place in known if own is not None and place is not None}
         return replace(plan, logs=LogsAtHand(logs, tuple(self._packs.rows)))
 
-    def _needs(self) -> Needs:
+    def _needs(self, led_partitions: LedPartitions) -> Needs:
         """Return whether a merge keeps an entry; one that is damaged is of no use to any reader."""
-        needs, damaged = self._needed.at_once(), self._damaged
+        needs, damaged = self._needed.at_once(partial(_commits, led_partitions)), self._damaged
         return (lambda entry: damaged.get(entry, 0) < _DAMAGED_TWICE and needs(entry)) if damaged else needs
 
     def _delete(self, now: float) -> None:
@@ -229,6 +229,11 @@ class Upkeep:
             self._needed.note(name, commit)
         if error is not None:
             log.warning("tail_commits_not_read", message="repeated", log=self._packs.name, error=str(error))
+
+
+def _commits(led_partitions: LedPartitions) -> dict[str, Commit]:
+    """Return the newest commits of led partitions, by directory."""
+    return {led.own.keys.directory: led.own.commit for led in led_partitions if led.own is not None}
 
 
 def _excess(indexes: Sequence[Listed]) -> str:

@@ -386,6 +386,17 @@ def test_an_entry_is_needed_until_a_commit_of_a_grace_ago_does_without_it() -> N
     assert not needs(commit(3), commit(3), commit(3), age=GRACE_SECONDS / 2)
 
 
+def test_an_entry_is_needed_while_the_newest_commit_needs_it() -> None:
+    """A commit that went back, or replaces one that was lost, needs what an older one did without."""
+    clock = Clock()
+    needed, shipped = Needed("1", clock), entry("t-0", 0, b"abc")
+    needed.note("t-0", commit(3))
+    clock.now += GRACE_SECONDS
+    assert needed.at_once(lambda: {"t-0": commit(0)})(shipped)
+    assert not needed.at_once(lambda: {"t-0": commit(3)})(shipped)
+    assert not needed.at_once(lambda: {"t-1": commit(0)})(shipped)
+
+
 class Counting(WrappedStore):
     """Counts puts and the objects that stay, and stores nothing: a week has a million packs."""
 

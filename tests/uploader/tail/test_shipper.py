@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from awscrt.checksums import crc32c
 
 from dev.local.waiting import wait_for
 from tests.common.log_format.build import batch, record
 from tests.uploader.tail.test_live_log import begin
+from tests.uploader.tail.test_pack_log import Clock
 from ts_common.archive import tail_logs
 from ts_common.archive.commit import Commit, Live
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, pack_name
+from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_logs import TailLogs, read_indexes
 from ts_common.archive.tail_pack import PackHead, encode_pack
 from ts_common.errors import AccessDenied, ConfigurationError, OutcomeUnknown, StoreUnavailable, TieredStorageError
@@ -29,7 +32,8 @@ from ts_uploader.metrics.counters import Metrics
 from ts_uploader.tail import adoption, merging, shipper, upkeep
 from ts_uploader.tail.led_partitions import LedPartitions
 from ts_uploader.tail.live_log import LiveLog
-from ts_uploader.tail.pack_log import PackLog
+from ts_uploader.tail.needed import Needed
+from ts_uploader.tail.pack_log import GRACE_SECONDS, PackLog
 from ts_uploader.tail.shipper import Sources, TailShipper
 from ts_uploader.tail.upkeep import Upkeep
 from ts_uploader.tracking.backlog import Backlog
@@ -302,7 +306,7 @@ def test_a_partition_that_would_fill_the_index_waits_and_no_other_does(
     broker.lead("stuck", next_offset=60)
     agent.ship()
     monkeypatch.setattr(
-        agent.shipper._upkeep._needed, "at_once", lambda: lambda row: row.end > 60 or row.directory != str(stuck)
+        agent.shipper._upkeep._needed, "at_once", lambda _: lambda row: row.end > 60 or row.directory != str(stuck)
     )
     for _ in range(8):
         broker.append(stuck, 1, size=50)
@@ -352,6 +356,45 @@ def test_a_commit_above_the_end_moves_the_tail_on(store: ObjectStore, broker: Br
     broker.lead("a", 4)
     agent.ship()
     assert bounds_of(store, partition) == [(0, 1), (4, 7)]
+
+
+def test_a_rebuilt_commit_makes_the_agent_ship_what_former_leaderships_had(store: ObjectStore, broker: Broker) -> None:
+    """It names none of them, so the chain ends at the next offset, and own entries begin further on."""
+    partition = broker.lead("a", 0, (("2", 5),))
+    broker.append(partition, 3)
+    data = logged(broker, partition)
+    former = PackLog(store, KEYS, "2")
+    former.read()
+    former.put(1, [TailEntry("a-0", 5, 0, 3, "", 0, len(data), crc32c(data), ((5, 0),), 3, (), 3, None)], [data])
+    agent = Agent(broker, store)
+    broker.append(partition, 3)
+    agent.ship()
+    assert bounds_of(store, partition) == [(3, 6)]
+    assert shown(store, broker, partition) == logged(broker, partition)
+    broker.lead("a", 0)
+    broker.append(partition, 1)
+    agent.ship()
+    assert shown(store, broker, partition) == logged(broker, partition)
+
+
+def test_a_merge_keeps_what_the_newest_commit_needs(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the partition had no commit a grace ago, while another broker led it."""
+    monkeypatch.setattr(merging, "PACKS", 1)
+    monkeypatch.setattr(upkeep._Work, "begin", lambda _, run, take: take(run()))
+    clock = Clock()
+    needed = Needed("1", clock)
+    needed.note("a-0", None)
+    clock.now += GRACE_SECONDS
+    partition = broker.lead("a")
+    agent = Agent(broker, store)
+    monkeypatch.setattr(agent.shipper._upkeep, "_needed", needed)
+    for _ in range(3):
+        broker.append(partition, 1)
+        agent.ship()
+    assert any(info.key.startswith(KEYS.tail("1") + "merged/") for info in store.list(KEYS.tail("1")))
+    assert shown(store, broker, partition) == logged(broker, partition)
 
 
 def test_the_oldest_records_are_first_and_a_partition_at_its_beginning_delays_none(
