@@ -8,6 +8,7 @@ from tests.made_archive import MadeArchive
 from tests.made_tail import MadeTail, live, plain, ship
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.erasures import ErasedPartition
+from ts_common.archive.tail_pack import PackHead, encode_pack
 from tsctl.erase.live_tails import remaining_in_tails
 from tsctl.erase.remains import Surface
 
@@ -76,6 +77,18 @@ def test_x02_merged_objects_and_those_that_nothing_leads_to_remain(made: MadeArc
     assert remaining(made, (104, 105, 0)) == [merged, former[0].removeprefix(made.keys.tails), dead]
     made.commit("t", 200, live=live((0, 200)))
     assert len(remaining(made, (104, 105, 0))) == 3  # until they are deleted
+
+
+def test_x02_a_merged_object_whose_index_has_none_of_its_batches_may_have_some(made: MadeArchive) -> None:
+    """Only the last object of a merge has the index of all, if one has no room for its own."""
+    tail = MadeTail(made)
+    tail.put(plain(made, (100, 110)))
+    batches = tail.batches(tail.entries[0])
+    name = f"{made.keys.tail('1')}merged/1-1a2b3c4d"
+    made.store.put(name, encode_pack(PackHead("1", 1, "nonce", 1), (), [batches]))
+    assert remaining(made, (300, 301, 0)) == [name.removeprefix(made.keys.tails)]
+    made.store.put(name, encode_pack(PackHead("1", 1, "nonce", 1), (), ()))
+    assert remaining(made, (300, 301, 0)) == []
 
 
 @pytest.mark.parametrize("at", [0, 20, -30])

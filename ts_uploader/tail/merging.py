@@ -226,7 +226,7 @@ class Merger:
                 joined = self._copy(plan, groups, body)
                 merged.copied += body.size
                 if number < len(objects):
-                    rows += self._put(plan, merged, None, None, joined, body)
+                    rows += self._put_first(plan, merged, joined, body)
                     continue
                 try:
                     rows += self._put(plan, merged, rows, before, joined, body)
@@ -236,6 +236,18 @@ class Merger:
                     return Listed(merged.made[-1], tuple(own)), *others
                 return (Listed(merged.made[-1], tuple(rows)),)
         return self._put_index(plan, merged, rows, before)
+
+    def _put_first(
+        self, plan: MergePlan, merged: Merged, own: Sequence[TailEntry], body: MergedBody
+    ) -> list[TailEntry]:
+        """Put an object that the index of a later one leads to; return its rows.
+
+        Its own index has them too, for an eraser, which looks at objects that nothing leads to.
+        """
+        try:
+            return self._put(plan, merged, (), None, own, body)
+        except CorruptData:  # they need several indexes
+            return self._put(plan, merged, None, None, own, body)
 
     def _put_index(
         self, plan: MergePlan, merged: Merged, rows: Sequence[TailEntry], before: str | None
@@ -263,7 +275,7 @@ class Merger:
         own: Sequence[TailEntry],
         body: MergedBody | None,
     ) -> list[TailEntry]:
-        """Put an object, with an index of `rows` and its own unless `rows` is absent; return its own rows.
+        """Put an object, with an index of `rows` and its own, or without one if `rows` is absent; return its own rows.
 
         Raises:
             CorruptData: the index is too large; nothing was put.

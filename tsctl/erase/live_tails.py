@@ -52,7 +52,7 @@ def remaining_in_tails(store: ObjectStore, keys: ClusterKeys, erased: Mapping[st
     def read(info: ObjectInfo) -> Remains | None:
         try:
             name = _own_name(keys, info.key)
-            entries = _own_entries(store, info.key, name, erased)
+            entries = _own_entries(store, info, name, erased)
             hits = [(entry.directory, at) for entry in entries if (at := _first(entry, erased)) is not None]
         except ObjectNotFound:  # the agent deleted it meanwhile
             return None
@@ -111,11 +111,18 @@ def _own_name(keys: ClusterKeys, key: str) -> str:
 
 
 def _own_entries(
-    store: ObjectStore, key: str, name: str, directories: Mapping[str, ErasedOffsets]
+    store: ObjectStore, info: ObjectInfo, name: str, directories: Mapping[str, ErasedOffsets]
 ) -> Iterator[TailEntry]:
-    """Yield the entries of some directories whose batches an object has; raise CorruptData, as its index is damaged."""
+    """Yield the entries of some directories whose batches an object has.
+
+    Raises:
+        CorruptData: its index is damaged, or is empty though the object has batches.
+    """
+    key = info.key
     data, _ = store.get(key, ByteRange(0, HEAD_BYTES))
     head = decode_head(data, key)
+    if not head.blocks and info.size > head.data_start:  # a merge put it, whose last object alone has the index
+        raise CorruptData(f"{key}: its index has none of its batches")
     wanted = {position: block for each in directories for position, block in head.blocks_of(each)}
     for position, block in sorted(wanted.items()):
         for entry in decode_block(data[position : position + block.length], head, block, name, key):

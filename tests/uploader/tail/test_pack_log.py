@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
+from tests.made_tail import entries_of
 from tests.matrix import cases
 from ts_common.archive import tail_logs, tail_pack
 from ts_common.archive.commit import Commit, Live
@@ -360,6 +361,38 @@ def test_a_merge_sends_its_batches_in_pieces_of_any_size(store: ObjectStore, mon
     (listed,) = merged.indexes
     assert [row.length for row in listed.rows] == [120] * 3
     assert content(store, [*listed.rows]) == {name: truth[name] for name in ("t-0", "t-1", "t-2")}
+
+
+@pytest.mark.parametrize("most", [1, 0])
+def test_each_object_of_a_merge_names_its_own_batches(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """An eraser looks at each object. One whose index has no room for them is put too, and has none."""
+    for name, value in {"PACKS": 2, "_OBJECT_BYTES": 50}.items():
+        monkeypatch.setattr(merging, name, value)
+    log, directories = PackLog(store, KEYS, "1"), ["t-0", "t-1", "t-2"]
+    log.read()
+    for start in (0, 20):
+        entries = [entry(each, start, bytes(20), 20 * at) for at, each in enumerate(directories)]
+        log.put(1, entries, [bytes(20)] * 3)
+    plan, merged = plan_merge(log, lambda _: True), Merged()
+    assert plan is not None
+
+    def encode(head: PackHead, rows: list[TailEntry], batches: tuple[bytes, ...]) -> bytes:
+        if most < len(rows) < len(directories):
+            raise CorruptData("larger than readers accept")
+        return encode_pack(head, rows, batches)
+
+    monkeypatch.setattr(merging, "encode_pack", encode)
+    Merger(store, KEYS, "1").run(plan, merged)
+    objects = [store.get(KEYS.tail("1") + name)[0] for name in merged.made]
+    own = [
+        [row.directory for row in entries_of(*each) if row.object == each[1]]
+        for each in zip(objects, merged.made, strict=True)
+    ]
+    assert own == [["t-0"][:most], ["t-1"][:most], ["t-2"]]
+    (listed,) = merged.indexes
+    assert content(store, [*listed.rows]) == {each: dict.fromkeys(range(40), 0) for each in directories}
 
 
 def test_an_entry_is_needed_until_a_commit_of_a_grace_ago_does_without_it() -> None:
