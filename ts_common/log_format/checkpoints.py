@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from ts_common.errors import CorruptData
+from ts_common.json_objects import MAX_INT32, MAX_INT64
 from ts_common.wording import counted
 
 _SUPPORTED_VERSION: Final = "0"
@@ -78,7 +79,8 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
     """
     name = "leader epoch checkpoint"
     epochs = tuple(
-        (_number(name, line, epoch), _number(name, line, start)) for line, (epoch, start) in _entries(name, data, 2)
+        (_number(name, line, epoch, MAX_INT32), _number(name, line, start))
+        for line, (epoch, start) in _entries(name, data, 2)
     )
     for (epoch, start), (next_epoch, next_start) in pairwise(epochs):
         if next_epoch <= epoch or next_start < start:
@@ -135,10 +137,11 @@ def _entries(name: str, data: bytes, width: int) -> Iterator[tuple[str, list[str
         yield line, fields
 
 
-def _number(name: str, line: str, field: str) -> int:
-    if not _NUMBER.fullmatch(field):
-        raise CorruptData(f"{name}: {line!r}, where {field!r} is no number")
-    return int(field)
+def _number(name: str, line: str, field: str, most: int = MAX_INT64) -> int:
+    number = int(field) if _NUMBER.fullmatch(field) else -1
+    if not 0 <= number <= most:
+        raise CorruptData(f"{name}: {line!r}, where {field!r} is no number from 0 to {most}")
+    return number
 
 
 def _text(name: str, data: bytes) -> str:

@@ -72,6 +72,7 @@ def test_offsets_are_read_from_a_checkpoint() -> None:
         b"0\n1\na 0\n",
         b"0\n1\na 0 x\n",
         b"0\n1\na -1 5\n",
+        b"0\n1\na 0 9223372036854775808\n",
         b"0\n1\na 0 12",
         b"0\n2\na 0 1\na 0 2\n",
         b"0\n-1\n",
@@ -93,9 +94,20 @@ def test_leader_epochs_are_read_from_a_checkpoint() -> None:
     assert parse_leader_epoch_checkpoint(b"0\n0\n") == ()
 
 
-@pytest.mark.parametrize("data", [b"", b"0\n1\n0 0 0\n", b"0\n2\n4 0\n4 9\n", b"0\n2\n4 9\n5 8\n", b"0\n1\n1 1"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"0\n1\n0 0 0\n",
+        b"0\n2\n4 0\n4 9\n",
+        b"0\n2\n4 9\n5 8\n",
+        b"0\n1\n1 1",
+        b"0\n1\n2147483648 0\n",
+        b"0\n1\n0 9223372036854775808\n",
+    ],
+)
 def test_a_leader_epoch_checkpoint_that_does_not_parse_counts_for_nothing(data: bytes) -> None:
-    """Epochs that repeat and offsets that fall are no line of leaderships."""
+    """Epochs that repeat and offsets that fall are no line of leaderships; no request has room for larger ones."""
     with pytest.raises(CorruptData, match="leader epoch checkpoint"):
         parse_leader_epoch_checkpoint(data)
 
