@@ -279,6 +279,7 @@ class LiveLog:
         at, length, checked = 0, len(window), memoryview(window)
         end, epochs, time_max = reading.end, reading.epochs, reading.time_max
         wanted = _WINDOW_BYTES if length < remaining else 0
+        is_newest = False  # known after the first gap: each batch of a compacted log can begin after one
         while at + HEADER_SIZE <= length or at < length == remaining:
             header = parse_header(window, at, remaining - at, reading.position + at)
             if not isinstance(header, BatchHeader):  # zeros, or a torn batch
@@ -303,7 +304,7 @@ class LiveLog:
                 what = f"it begins below {end}"
             elif last_offset < base_offset:
                 what = f"its last offset is {last_offset}"
-            elif base_offset > end and reading.base != self._bases()[-1]:
+            elif base_offset > end and not (is_newest := is_newest or reading.base == self._bases()[-1]):
                 what = f"it begins above {end}, in a file that is not the newest"
             elif crc32c(checked[at + ATTRIBUTES_POSITION : following]) != crc:
                 what = "wrong CRC"

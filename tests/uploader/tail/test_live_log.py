@@ -239,6 +239,24 @@ def test_a_gap_is_read_in_the_newest_file_only(directory: Path) -> None:
         [*rows(directory, 0, 99)]
 
 
+def test_a_log_with_many_gaps_is_listed_once_for_each_part(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that fetched a compacted log can have one before each batch; other partitions wait meanwhile."""
+    listed = list[str]()
+    list_directory = os.listdir
+
+    def counted(path: str) -> list[str]:
+        listed.append(path)
+        return list_directory(path)
+
+    put(directory, 0, *(batch(offset, epoch=7) for offset in range(0, 400, 4)))
+    log = live_log(directory, 7, 0)
+    monkeypatch.setattr(os, "listdir", counted)
+    piece = log.read(999, MOST)
+    assert piece is not None
+    assert (piece.end, piece.records) == (397, 100)
+    assert len(listed) < 5
+
+
 def test_a_piece_continues_in_the_next_file(directory: Path) -> None:
     """The newest one, so a batch can begin above the end of the one before."""
     put(directory, 0, batch(0, epoch=7), batch(1, epoch=7))
