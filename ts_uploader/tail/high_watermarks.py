@@ -4,8 +4,8 @@ The broker answers in the leader epoch that the request names: a broker that has
 new leader does not answer before its high watermark reached the offset where its leadership begins.
 
 A partition costs the broker some three microseconds a request. So above `_FEW` partitions, those whose high watermark
-has not moved lately are requested in turns, each again after `_TURN_SECONDS` at the latest. That delays the first
-record of a quiet partition, and no other record. With a longer interval all are requested each time.
+has not moved lately are requested in turns, each again by the first request after `_TURN_SECONDS`, at the latest. That
+delays the first records of a quiet partition, and no others. With a longer interval all are requested each time.
 """
 
 import time
