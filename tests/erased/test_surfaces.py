@@ -77,6 +77,27 @@ def test_a_request_is_erased_once_no_surface_has_it(tmp_path: Path, run: Run) ->
     assert (request["state"], request["remains"]) == ("erased", [])
 
 
+def test_a_pack_of_an_election_that_lost_records_keeps_the_request_hidden(tmp_path: Path, run: Run) -> None:
+    """No commit names its leadership, so no search reads it. One with the records of the segments does not."""
+    made = MadeArchive(tmp_path / "bucket")
+    person, lost = canary(made, others=FEW), MadeTail(made, log="7")
+    put_agent(made)
+    made.put_segment("t", 200, batches(*steps(200, 220), epoch=2))
+    made.commit("t", 220, highest_base=200, epochs=((0, 0), (2, 200)), live=live((2, 220)))
+    lost.put(entry(made, "t", 210, log_of(person.person, 210, 220, {215}, epoch=1, others=FEW), epoch=1))
+    MadeTail(made, log="8").put(entry(made, "t", 180, log_of(person.person, 180, 190, (), others=FEW)))
+    add(person, run, tmp_path, "case-1")
+    remaining(person, run)
+    made.age(DAY)
+    assert remaining(person, run) == {"case-1": {"live tail"}}
+    (request,) = run("erase", "status", *named(made), "--json").document["requests"]
+    (found,) = request["remains"]
+    assert found["where"] == lost.newest
+    assert "no search has read" in found["reason"]
+    made.store.delete([lost.newest])
+    assert remaining(person, run) == {}
+
+
 def test_an_earlier_version_keeps_the_request_hidden(versioned: MadeArchive, run: Run, tmp_path: Path) -> None:
     """On a real server. So does one that appears later: an agent ships a segment again, and retention deletes it."""
     person, store = canary(versioned), versioned.store

@@ -3,14 +3,18 @@
 An agent deletes the objects of its own log of packs: twenty minutes after a merge copied their entries, or after
 segments have these records and commits have passed them. No agent deletes those of a broker that was removed.
 
-All objects below `tail/` are read, and not only those that an index leads to: the others are stored too.
+All objects below `tail/` are read, and not only those that an index leads to: the others are stored too. An election
+can lose records that only a pack has. Once no commit names their leadership, no search reads them, and no list has
+them.
 """
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
+from ts_common.archive.commit import Commit
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.object_keys import ClusterKeys, is_tail_object
 from ts_common.archive.tail_chain import TailEntry
@@ -23,25 +27,33 @@ from ts_common.store.protection import Protection
 from ts_common.wording import counted
 from tsctl.erase.remains import UNLISTED, Remains, Surface
 
+NO_COMMITS: Final[Mapping[str, Commit]] = MappingProxyType({})
 _READ_AT_ONCE: Final = 16
 _IN_A_ROW: Final = 256
 _DELETED: Final = (
     "the agent of this log deletes it, about two hours after committed segments have these records; if its broker was "
     "removed, delete it when no commit names the log (tsctl verify: tail-left)"
 )
+_UNSEARCHED: Final = f"it has batches of a leadership that lost them, which no search has read; {_DELETED}"
 _VERSIONS: Final = (
     "of its packs: the bucket's rule deleted-packs-of-the-live-tail removes them after a day "
     "(deploy/bucket/lifecycle.json)"
 )
 
 
-def remaining_in_tails(store: ObjectStore, keys: ClusterKeys, erased: Mapping[str, ErasedOffsets]) -> Iterator[Remains]:
+def remaining_in_tails(
+    store: ObjectStore,
+    keys: ClusterKeys,
+    erased: Mapping[str, ErasedOffsets],
+    commits: Mapping[str, Commit] = NO_COMMITS,
+) -> Iterator[Remains]:
     """Yield the objects of all live tails with a record of a list, in the order of their keys, or damaged ones.
 
     It is one pass over all logs of packs, with a request for each object.
 
     Args:
         erased: the offsets of each partition's list, by the partition's directory.
+        commits: of these partitions, by directory; without one all of its leaderships count as searched.
 
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
@@ -53,7 +65,14 @@ def remaining_in_tails(store: ObjectStore, keys: ClusterKeys, erased: Mapping[st
         try:
             name = _own_name(keys, info.key)
             entries = _own_entries(store, info, name, erased)
-            hits = [(entry.directory, at) for entry in entries if (at := _first(entry, erased)) is not None]
+            log, unsearched = info.key.removeprefix(keys.tails).partition("/")[0], False
+            hits = list[tuple[str, int]]()
+            for entry in entries:
+                if (at := _first(entry, erased)) is not None:
+                    hits.append((entry.directory, at))
+                elif _is_unsearched(log, entry, commits.get(entry.directory)):
+                    hits.append((entry.directory, entry.start))
+                    unsearched = True
         except ObjectNotFound:  # the agent deleted it meanwhile
             return None
         except (CorruptData, NewerFormat, ObjectFrozen) as error:
@@ -61,7 +80,7 @@ def remaining_in_tails(store: ObjectStore, keys: ClusterKeys, erased: Mapping[st
         if not hits:
             return None
         obeys, base = {directory: 0 for directory, _ in hits}, min(at for _, at in hits)
-        return Remains(Surface.TAIL, info.key, _DELETED, obeys=obeys, base=base)
+        return Remains(Surface.TAIL, info.key, _UNSEARCHED if unsearched else _DELETED, obeys=obeys, base=base)
 
     listed = store.list(keys.tails)
     with ThreadPoolExecutor(_READ_AT_ONCE, "live-tails") as pool:
@@ -128,6 +147,16 @@ def _own_entries(
         for entry in decode_block(data[position : position + block.length], head, block, name, key):
             if entry.object == name and entry.directory in directories:
                 yield entry
+
+
+def _is_unsearched(log: str, entry: TailEntry, commit: Commit | None) -> bool:
+    """Return whether no search reads an entry, and segments need not have its records."""
+    if commit is None:
+        return False
+    live = commit.live
+    if live is not None and (log, entry.epoch) in {(live.log, commit.epoch), *live.former}:
+        return False
+    return entry.end > commit.next_offset or not commit.epochs.agrees_with(entry.epochs, entry.start, entry.end)
 
 
 def _first(entry: TailEntry, erased: Mapping[str, ErasedOffsets]) -> int | None:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ts_common.archive.catalog import read_snapshot
+from ts_common.archive.commit import Commit
 from ts_common.archive.erased_offsets import ALL_ERASED, ErasedOffsets
 from ts_common.archive.erasures import Erasure, ErasureState, read_erasure
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
@@ -84,12 +85,16 @@ class Surfaces:
         return found
 
     def _tails(self, cluster: ClusterKeys, partitions: Mapping[PartitionKeys, bool]) -> Iterator[Remains]:
-        erased = dict[str, ErasedOffsets]()
+        erased, commits = dict[str, ErasedOffsets](), dict[str, Commit]()
         for keys, has_objects in partitions.items():
-            erased[keys.directory] = (
-                read_snapshot(self._store, keys).read_erased(self._store) if has_objects else ALL_ERASED
-            )
-        yield from remaining_in_tails(self._store, cluster, erased)
+            if not has_objects:
+                erased[keys.directory] = ALL_ERASED
+                continue
+            snapshot = read_snapshot(self._store, keys)
+            erased[keys.directory] = snapshot.read_erased(self._store)
+            if isinstance(snapshot.commit, Commit):
+                commits[keys.directory] = snapshot.commit
+        yield from remaining_in_tails(self._store, cluster, erased, commits)
 
     def of_request(
         self, progress: Progress, places: Mapping[str, PartitionKeys], removed: Mapping[str, PartitionKeys]
