@@ -1,7 +1,9 @@
 """Memory of decoded columns, used again when no caller holds an array of it."""
 
 import gc
+import mmap
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,21 @@ def test_arrays_of_a_room_are_writable_and_disjoint(memory: Any, shapes: list[tu
         for number, array in enumerate(arrays):
             array[:] = fill + number
         assert all((array == fill + number).all() for number, array in enumerate(arrays))
+
+
+def test_an_array_of_the_heap_is_committed_at_its_first_write() -> None:
+    """Also if glibc keeps freed memory: the arrays of a decoder are 64 MiB, and small segments fill little of them."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    carve = HEAP.room(0)
+    for _ in range(2):  # the first one that is freed makes glibc keep the next ones
+        carve(np.uint8, 24 * MIB)
+    before = resident()
+    array = carve(np.uint8, 16 * MIB)
+    assert resident() - before < 4 * MIB
+    assert len(array) == 16 * MIB
 
 
 def test_arrays_of_recycled_memory_are_aligned() -> None:
