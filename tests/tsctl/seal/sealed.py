@@ -1,10 +1,15 @@
 """Archives with seals, and the keys of sealers."""
 
+import io
 import json
+import runpy
 import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -71,11 +76,22 @@ def root_of(fields: dict[str, Any]) -> str:
 
 
 def verify_folder(folder: Path, *arguments: object) -> tuple[int, str]:
-    """Run the verifier of a folder in a process that has Python's standard library alone."""
-    command = ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", _PYTHON, "-I", "-S", str(folder / "verify.py")]
+    """Run the verifier of a folder in this process; return its exit code and what it printed."""
+    said = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(said),
+        redirect_stderr(said),
+        pytest.raises(SystemExit) as ended,
+    ):
+        patch.setattr(sys, "argv", [str(folder / "verify.py"), *map(str, arguments)])
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    return int(str(ended.value.code)), said.getvalue()
+
+
+def verify_alone(folder: Path, *arguments: object) -> tuple[int, str]:
+    """Run it in a process that has Python's standard library alone."""
+    command = ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", sys.executable, "-I", "-S", str(folder / "verify.py")]
     ended = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False, cwd="/")
     assert "Traceback" not in ended.stderr, ended.stderr
     return ended.returncode, ended.stdout + ended.stderr
-
-
-_PYTHON = str(Path(__import__("sys").executable))
