@@ -9,11 +9,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.main import get_command
 
 from ts_common.errors import OperatorError, PermanentError, StaleStateError, TransientError
 from ts_common.installed import missing_package
@@ -73,6 +75,11 @@ def commands(*names: str) -> typer.Typer:
     return app
 
 
+@cache  # a process that runs many command lines
+def _program(*names: str) -> Any:
+    return get_command(commands(*names))
+
+
 def main() -> None:
     """Run the command; an error that an operator can act on is one message and a non-zero exit code."""
     configure_logs(LogFormat.TEXT, logging.WARNING)
@@ -91,7 +98,7 @@ def run(arguments: Sequence[str]) -> ExitCode:
         try:
             # An option before the command, a wrong name and a shell's completion need all names.
             named = arguments[:1] if arguments and arguments[0] in _COMMANDS else ()
-            commands(*named)(list(arguments), prog_name="tsctl")
+            _program(*named)(list(arguments), prog_name="tsctl")
         finally:
             flush()
     except SystemExit as ended:
