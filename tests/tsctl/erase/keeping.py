@@ -26,11 +26,25 @@ VERSIONED = Protection(versioned=True, locks=False, default_retention=None)
 # For tests that `make test` runs with a directory, and `make test-full` also in a bucket with versions.
 PLACES = cases(["directory", "server"], quick=["directory"])
 
+_IDS = count()  # of versions
+
 
 def keeping_archive(path: Path) -> MadeArchive:
     """Return an empty archive in a directory that keeps what is deleted."""
     made = MadeArchive(path)
     made.store = Keeping(made.store)
+    return made
+
+
+def copied(original: MadeArchive, path: Path) -> MadeArchive:
+    """Return a copy of such an archive, with what it has kept."""
+    made = keeping_archive(path)
+    assert isinstance(original.store, Keeping)
+    assert isinstance(made.store, Keeping)
+    for listed in original.store.list():
+        body, info = original.store.get(listed.key)
+        made.store.put(listed.key, body, metadata=dict(info.metadata))
+    made.store.kept = {key: [*versions] for key, versions in original.store.kept.items()}
     return made
 
 
@@ -54,13 +68,12 @@ class Keeping(WrappedStore):
         super().__init__(inner, threads=1)
         self.kept: dict[str, list[Kept]] = {}
         self.deleting: Callable[[bytes], None] = lambda _: None
-        self._ids = count()
 
     def _keep(self, key: str) -> None:
         with suppress(ObjectNotFound):
             data, info = self._inner.get(key)
             info = replace(info, metadata=dict(self._inner.head(key).metadata))
-            version = ObjectVersion(info, f"v{next(self._ids)}", is_latest=False, is_delete_marker=False)
+            version = ObjectVersion(info, f"v{next(_IDS)}", is_latest=False, is_delete_marker=False)
             self.kept.setdefault(key, []).insert(0, Kept(version, data))
 
     def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:

@@ -309,8 +309,9 @@ def authority(tmp_path: Path) -> Callable[[str], Path]:
     def openssl(*arguments: object) -> None:
         subprocess.run(["openssl", *map(str, arguments)], cwd=tmp_path, check=True, capture_output=True)
 
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=tsa", "-days", "1", "-config", "tsa.cnf",
-            "-extensions", "ext", "-keyout", "tsa.key", "-out", "tsa.pem")  # fmt: skip
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "tsa.key")
+    openssl("req", "-x509", *key, "-subj", "/CN=tsa", "-days", "1", "-config", "tsa.cnf", "-extensions", "ext",
+            "-out", "tsa.pem")  # fmt: skip
 
     def respond(digest: str) -> Path:
         openssl("ts", "-query", "-digest", digest, "-sha256", "-cert", "-out", "a.tsq")
