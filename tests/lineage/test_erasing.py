@@ -10,12 +10,11 @@ from tests.lineage.search import search
 
 # A run of minutes on this machine may be ten times slower on another.
 full = [pytest.mark.full, pytest.mark.timeout(7200)]
-# Each needs less than half a second of a processor.
+# Each needs less than a quarter of a second of a processor, and a clause of `make test` less than a tenth.
 SHORT = (
     "erase-list-lost",
     "erase-back",
     "erase-back-older",
-    "erase-start-lost",
     "erase-start-lost-older",
     "erase-forged",
     "erase-gc-older",
@@ -24,6 +23,12 @@ SHORT = (
 LIMIT = "erase-two-lists-lost"
 LONG = [name for name in ERASURES if name not in {*SHORT, LIMIT}]
 LONGER = {
+    EraseRule.BATCH_EPOCH,
+    EraseRule.HIGHER_SHOWS,
+    EraseRule.EPOCH_STAYS,
+    EraseRule.CONTAINS,
+    EraseRule.WHERE_NONE,
+    EraseRule.COPY_CARRIES,
     EraseRule.LISTS_AGAIN,
     EraseRule.TAKES_IF_THERE,
     EraseRule.LISTED_ETAG,
