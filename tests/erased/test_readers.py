@@ -1,5 +1,6 @@
 """The person's records on each surface of the Python reader."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from tests.erased.canary import END, GONE, STAY, Canary, canary, log_of, put_erased, restored_canary
 from tests.made_archive import CLUSTER
 from tests.made_tail import MadeTail, entry
-from tests.reader.test_follow import Waiting
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Live
 from ts_common.archive.epoch_history import EpochHistory
@@ -110,13 +110,15 @@ def test_a_follower_hides_the_person_in_what_it_reads_later(person: Canary) -> N
     """A new commit and a new list are seen together."""
     person.erase()
     scan = Archive(person.archive.location, CLUSTER).scan("t")
-    (first,) = scan.follow(stop=Waiting(), poll_seconds=0.01)
+    with closing(scan.follow()) as steps:
+        first = next(steps)
     assert first.to_table()["offset"].to_pylist() == STAY
     gone = {205, 209}
     person.archive.put_segment("t", 200, log_of(person.person, 200, 220, gone))
     person.erase(GONE | gone, number=2)
     person.archive.commit("t", 220, highest_base=200, log_start=None)
-    (second,) = scan.follow(position=first.position, stop=Waiting(), poll_seconds=0.01)
+    with closing(scan.follow(position=first.position)) as steps:
+        second = next(steps)
     assert second.to_table()["offset"].to_pylist() == [each for each in range(200, 220) if each not in gone]
 
 
@@ -207,13 +209,8 @@ def test_an_erased_record_of_the_live_tail_is_hidden(person: Canary) -> None:
     person.erase(gone)
     expected = [*STAY, *(each for each in range(END, 210) if each not in gone)]
     assert offsets(person) == expected
-    followed = (
-        Archive(archive.location, CLUSTER)
-        .scan("t")
-        .follow(
-            stop=Waiting(lambda: tail.put(entry(archive, "t", 210, log_of(person.person, 210, 220, gone)))),
-            poll_seconds=0.01,
-        )
-    )
-    found = [offset for step in followed for offset in step.to_table()["offset"].to_pylist()]
+    with closing(Archive(archive.location, CLUSTER).scan("t").follow(poll_seconds=0.01)) as steps:
+        found = next(steps).to_table()["offset"].to_pylist()
+        tail.put(entry(archive, "t", 210, log_of(person.person, 210, 220, gone)))
+        found += next(steps).to_table()["offset"].to_pylist()
     assert found == [*expected, *(each for each in range(210, 220) if each not in gone)]

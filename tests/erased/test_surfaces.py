@@ -106,7 +106,6 @@ def test_an_earlier_version_keeps_the_request_hidden(versioned: MadeArchive, run
     versioned.commit("t", 220, highest_base=200)
     body, info = store.get(key := person.keys.segment(SegmentName(0)))
     add(person, run, tmp_path, "case-1")
-    remaining(person, run)
     for appears in (False, True):
         if appears:
             store.put(key, body, metadata=dict(info.metadata))
