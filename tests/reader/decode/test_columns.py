@@ -6,7 +6,16 @@ import pytest
 from tests.reader.decode.decoded_rows import strings
 from ts_reader.decode import columns
 from ts_reader.decode.arrow import to_arrow
-from ts_reader.decode.columns import BinaryColumn, BufferPool, Projection, java_utf8, new_state, valid_names
+from ts_reader.decode.columns import (
+    BinaryColumn,
+    BufferPool,
+    ColumnBuffers,
+    Projection,
+    RecordColumns,
+    java_utf8,
+    new_state,
+    valid_names,
+)
 from ts_reader.decode.kernel_arrays import CursorField
 
 ALL = Projection()
@@ -23,14 +32,20 @@ def names_of(column: BinaryColumn, count: int) -> list[bytes | None]:
     return strings(column)[:count]
 
 
+def two_empty_records(buffers: ColumnBuffers) -> RecordColumns:
+    for array in buffers.arrays():
+        array[:3] = 0
+    state = new_state()
+    state[CursorField.ROWS] = 2
+    return buffers.columns(state)
+
+
 def test_buffers_are_used_again_when_no_column_of_them_is_held() -> None:
     """An Arrow batch holds the buffers of its columns as well."""
     pool = BufferPool(ALL, 8, 64)
     first = pool.take()
     assert pool.take() is first
-    state = new_state()
-    state[CursorField.ROWS] = 2
-    held = first.columns(state)
+    held = two_empty_records(first)
     second = pool.take()
     assert second is not first
     batch = to_arrow(held, "t", 0)
