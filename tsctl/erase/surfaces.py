@@ -1,6 +1,7 @@
 """Where else than in copies a run looks for records of requests: versions, live tails, indexes of keys, tables."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -147,9 +148,11 @@ class Surfaces:
     def _former_stores(self, progress: Progress, places_of_topic: Callable[[str], Places]) -> Iterator[Remains]:
         request = progress.request
         for url, places in sorted(places_of_topic(request.topic).elsewhere.items()):
-            store = self._others.get(url.rstrip("/"))
+            store, removed = self._others.get(url.rstrip("/")), list[PartitionKeys]()
             for keys in places:
-                if store is None or _remains_there(store, keys, request):
+                if store is not None and _is_erased_there(store, keys, request):
+                    continue
+                if store is None or _has_segments(store, keys):
                     where = f"{url.rstrip('/')}/{keys.prefix}"
                     todo = "" if store is not None else f", then give each run --former-store {url}"
                     reason = (
@@ -158,16 +161,32 @@ class Surfaces:
                         f"{keys.cluster.cluster}){todo}"
                     )
                     yield Remains(Surface.COPY, where, reason)
+                else:
+                    removed.append(keys)
+            if store is not None:  # no request there can name these partitions
+                for each in _next_to_copies(store, removed):
+                    yield replace(each, where=f"{url.rstrip('/')}/{each.where}", obeys=None)
 
 
-def _remains_there(store: ObjectStore, keys: PartitionKeys, request: Erasure) -> bool:
-    """Return whether a former place in another store has segments that its own request has not erased."""
+def _is_erased_there(store: ObjectStore, keys: PartitionKeys, request: Erasure) -> bool:
+    """Return whether a request of the same terms has erased a former place in another store."""
     its = read_erasure(store, keys.cluster, request.name)
-    if its is not None and terms_of(its) == terms_of(request):
-        progress = progress_of(store, keys.cluster, its)
-        named = {each.directory for each in progress.request.partitions}
-        if progress.state is ErasureState.ERASED and keys.directory in named:
-            return False
+    if its is None or terms_of(its) != terms_of(request):
+        return False
+    progress = progress_of(store, keys.cluster, its)
+    named = {each.directory for each in progress.request.partitions}
+    return progress.state is ErasureState.ERASED and keys.directory in named
+
+
+def _next_to_copies(store: ObjectStore, removed: Sequence[PartitionKeys]) -> Iterator[Remains]:
+    """Yield what indexes of keys and live tails have of partitions whose segments retention removed."""
+    yield from remaining_in_key_indexes(store, (), removed)
+    for cluster in dict.fromkeys(keys.cluster for keys in removed):
+        erased = {keys.directory: ALL_ERASED for keys in removed if keys.cluster == cluster}
+        yield from remaining_in_tails(store, cluster, erased)
+
+
+def _has_segments(store: ObjectStore, keys: PartitionKeys) -> bool:
     return bool(_count_of_segments(store, keys.prefix)) or _count_of_versions(store, keys.prefix) != 0
 
 

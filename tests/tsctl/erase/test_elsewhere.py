@@ -96,6 +96,25 @@ def test_a_former_place_without_objects_holds_up_no_request(former: Canary, late
     assert state(run, later, "--former-store", former.archive.location) == ("erased", "")
 
 
+def test_an_index_and_packs_of_a_former_place_that_retention_removed_remain(
+    former: Canary, later: tuple[str, ...], run: Run
+) -> None:
+    """No request there can name the partition; and if its brokers were lost, no agent deletes the packs."""
+    kept(former)
+    tail, store = MadeTail(former.archive), former.archive.store
+    tail.put(plain(former.archive, (210, 220)))
+    store.delete([info.key for info in store.list(former.keys.prefix)])
+    index = [info.key for info in store.list(former.keys.cluster.find(former.keys.incarnation))]
+    (found,) = run("erase", "run", "--former-store", former.archive.location, *later, "--json").lines
+    url = former.archive.location.rstrip("/")
+    assert remains(found) == [
+        (Surface.KEY_INDEX, f"{url}/{index[0].rpartition('/')[0]}/"),
+        (Surface.TAIL, f"{url}/{tail.newest}"),
+    ]
+    store.delete([*index, tail.newest])
+    assert state(run, later, "--former-store", former.archive.location) == ("erased", "")
+
+
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_an_index_and_packs_of_a_partition_that_retention_removed_remain(
     tmp_path: Path, run: Run, is_whole: bool
