@@ -77,7 +77,7 @@ def test_a_request_is_erased_once_no_surface_has_it(tmp_path: Path, run: Run) ->
     assert (request["state"], request["remains"]) == ("erased", [])
 
 
-def test_a_pack_of_an_election_that_lost_records_keeps_the_request_hidden(tmp_path: Path, run: Run) -> None:
+def test_x02_a_pack_of_an_election_that_lost_records_keeps_the_request_hidden(tmp_path: Path, run: Run) -> None:
     """No commit names its leadership, so no search reads it. One with the records of the segments does not."""
     made = MadeArchive(tmp_path / "bucket")
     person, lost = canary(made, others=FEW), MadeTail(made, log="7")
