@@ -345,6 +345,8 @@ class LiveLog:
                         raise CorruptData(f"{log.path}: offset {self._start} is inside a batch")
                     break
                 if header.is_control:
+                    if header.size_in_bytes > _LARGE_BYTES:
+                        raise CorruptData(f"{log.path}: a control batch of {header.size_in_bytes} bytes at {position}")
                     data = log.read_at(position, header.size_in_bytes)
                     for producer, _, _ in _transactions(header, data):
                         still_open.pop(producer, None)

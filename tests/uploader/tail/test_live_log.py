@@ -212,17 +212,25 @@ def test_a_log_is_read_in_parts_that_end_anywhere(directory: Path, first: int) -
 
 
 def test_a_damaged_length_makes_no_agent_need_the_memory_of_a_file(directory: Path) -> None:
-    """The length field of a batch is 64 MiB, and the file is larger; a batch that is so large is read."""
+    """The length field of a batch is 64 MiB, and the file is larger; also before the place that a reading begins at.
+
+    A batch that is so large is read.
+    """
     size = 64 << 20
-    put(directory, 0, struct.pack(">qi", 0, size) + batch(0, epoch=7)[12:])
-    os.truncate(directory / f"{0:020d}.log", 2 * size)
-    tracemalloc.start()
-    try:
-        with pytest.raises(CorruptData, match="batch of base offset 0: wrong CRC"):
-            live_log(directory, 7, 0).read(99, MOST)
-        assert tracemalloc.get_traced_memory()[1] < size // 8
-    finally:
-        tracemalloc.stop()
+    cases = (
+        (0, batch(0, epoch=7), "batch of base offset 0: wrong CRC"),
+        (1, marker(0, 9, ABORT, epoch=7), f"a control batch of {size + 12} bytes"),
+    )
+    for start, whole, text in cases:
+        put(directory, 0, struct.pack(">qi", 0, size) + whole[12:])
+        os.truncate(directory / f"{0:020d}.log", 2 * size)
+        tracemalloc.start()
+        try:
+            with pytest.raises(CorruptData, match=text):
+                live_log(directory, 7, start).read(99, MOST)
+            assert tracemalloc.get_traced_memory()[1] < size // 8
+        finally:
+            tracemalloc.stop()
     large = batch(0, count=1, body=bytes(9 << 20), epoch=7)
     put(directory, 0, large, batch(1, epoch=7))
     piece = live_log(directory, 7, 0).read(99, MOST)
