@@ -125,7 +125,7 @@ class _Reading:
                 self.aborted = None  # it had no record here, or the log cleaner removed its records
             elif kind == ABORT and first is not None and self.aborted is not None:
                 self.aborted.append(Aborted(producer, first, offset))
-        _begin(self.open, header)
+        _begin(self.open, header, header.base_offset)
 
     def finished(self, start: int) -> Piece | None:
         """Return the piece; None without a batch."""
@@ -337,9 +337,10 @@ class LiveLog:
         still_open, last = dict(place.open), base - 1
         with open_log(self._directory, base) as log:
             for header, position in _headers(log):
-                if not follows(header, last):
+                if not follows(header, last) or header.last_offset <= last:
                     raise CorruptData(f"{log.path}: a batch of base offset {header.base_offset} after offset {last}")
-                last = header.last_offset
+                # A broker of 0.11 to 1.1 let a producer decide the base offset (`follows`).
+                first, last = max(min(header.base_offset, header.last_offset), last + 1), header.last_offset
                 if last >= self._start:
                     if header.base_offset < self._start:
                         raise CorruptData(f"{log.path}: offset {self._start} is inside a batch")
@@ -350,7 +351,7 @@ class LiveLog:
                     data = log.read_at(position, header.size_in_bytes)
                     for producer, _, _ in _transactions(header, data):
                         still_open.pop(producer, None)
-                _begin(still_open, header)
+                _begin(still_open, header, first)
                 place = place._replace(position=position + header.size_in_bytes)
         return place._replace(end=self._start, open=still_open)
 
@@ -405,9 +406,9 @@ def _header(log: OpenLog, data: bytes, at: int, position: int) -> BatchHeader | 
     return found if isinstance(found, BatchHeader) else None
 
 
-def _begin(still_open: dict[int, int], header: BatchHeader) -> None:
+def _begin(still_open: dict[int, int], header: BatchHeader, first: int) -> None:
     if header.is_transactional and not header.is_control and header.producer_id != NO_PRODUCER and header.record_count:
-        still_open.setdefault(header.producer_id, min(header.base_offset, header.last_offset))
+        still_open.setdefault(header.producer_id, first)
 
 
 def _transactions(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, int]]:

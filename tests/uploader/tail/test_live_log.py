@@ -388,6 +388,19 @@ def test_a_transaction_that_is_open_at_no_offset_of_the_log_ends_the_reading(
         live_log(directory, 7, 101).read(102, MOST)
 
 
+@pytest.mark.parametrize("delta", [-5, 0, 1000, (1 << 31) - 1])
+def test_an_open_transaction_begins_at_its_offset_whatever_its_producer_wrote(directory: Path, delta: int) -> None:
+    """A broker of 0.11 to 1.1 computed the base offset from the last offset and the producer's delta."""
+    open_one = batch(100 - delta, epoch=7, attributes=TRANSACTIONAL, producer_id=9, last_offset_delta=delta)
+    put(directory, 100, open_one, batch(101, epoch=7))
+    piece = live_log(directory, 7, 101).read(102, MOST)
+    assert piece is not None
+    assert (piece.start, piece.end, piece.stable) == (101, 102, 100)
+    put(directory, 100, batch(100, epoch=7, count=0, body=b"", last_offset_delta=-2), batch(101, epoch=7))
+    with pytest.raises(CorruptData, match="a batch of base offset 100 after offset 99"):
+        live_log(directory, 7, 101).read(102, MOST)
+
+
 def test_many_aborted_transactions_are_not_named(directory: Path) -> None:
     """An index with all of them would be larger than readers accept: one producer could end the tails of a broker."""
     body = b""
