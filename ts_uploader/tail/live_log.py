@@ -386,13 +386,18 @@ def _check_large(name: str, position: int, size: int) -> None:
 
 
 def _headers(log: OpenLog) -> Iterator[tuple[BatchHeader, int]]:
-    """Yield the headers of a file with their positions, without its records."""
-    position = 0
-    while (
-        header := _header(log, log.read_at(position, min(HEADER_SIZE, log.size - position)), 0, position)
-    ) is not None:
+    """Yield the headers of a file with their positions: of small batches many with one read, of large ones alone."""
+    position = begin = size = 0
+    window = b""
+    while True:
+        if position + HEADER_SIZE > begin + len(window) < log.size:
+            most = SMALL_BYTES if size < SMALL_BYTES // 4 else HEADER_SIZE
+            begin, window = position, log.read_at(position, min(most, log.size - position))
+        if (header := _header(log, window, position - begin, position)) is None:
+            return
         yield header, position
-        position += header.size_in_bytes
+        size = header.size_in_bytes
+        position += size
 
 
 def _header(log: OpenLog, data: bytes, at: int, position: int) -> BatchHeader | None:

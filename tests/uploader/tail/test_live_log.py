@@ -24,6 +24,7 @@ from ts_common.log_format.framing import HEADER_SIZE
 from ts_common.log_format.markers import ABORT, COMMIT
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.page_cache import SMALL_BYTES
+from ts_uploader.log_dirs.segment_file import OpenLog
 from ts_uploader.tail.high_watermarks import HighWatermarks
 from ts_uploader.tail.live_log import LiveLog, Piece
 
@@ -245,6 +246,30 @@ def test_a_gap_is_read_in_the_newest_file_only(directory: Path) -> None:
     put(directory, 6, batch(6, epoch=7))
     with pytest.raises(CorruptData, match="it begins above 1, in a file that is not the newest"):
         [*rows(directory, 0, 99)]
+
+
+@pytest.mark.parametrize("large", [70, SMALL_BYTES // 4, SMALL_BYTES, 1 << 20])
+def test_a_search_reads_many_small_batches_at_once_and_of_a_large_one_its_header(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    """A file of 1 GiB can have millions of small ones; the other partitions wait meanwhile."""
+    sizes = [*[70] * 2000, *[large] * 9, *[70] * 2000]
+    batches = [batch(at, body=bytes(size - HEADER_SIZE), count=1, epoch=7) for at, size in enumerate(sizes)]
+    put(directory, 0, *batches)
+    read: list[int] = []
+    read_at = OpenLog.read_at
+
+    def counted(log: OpenLog, position: int, size: int) -> bytes:
+        read.append(size)
+        return read_at(log, position, size)
+
+    monkeypatch.setattr(OpenLog, "read_at", counted)
+    log = live_log(directory, 7, len(sizes) - 1)
+    piece = log.read(len(sizes), MOST)
+    assert piece is not None
+    assert (piece.start, piece.data) == (len(sizes) - 1, (batches[-1],))
+    assert len(read) < 30
+    assert sum(read) < 3 * 4000 * 70
 
 
 def test_a_log_with_many_gaps_is_listed_once_for_each_part(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
