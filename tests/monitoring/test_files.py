@@ -1,6 +1,7 @@
 """The alert rules, the runbook and the dashboard, as files: by Prometheus' own tool, and with consistent names."""
 
 import json
+import os
 import re
 import subprocess
 from itertools import chain
@@ -27,9 +28,14 @@ SAMPLES = {
 
 
 def promtool(*arguments: str) -> str:
-    """Return its output; its exit code must be 0."""
+    """Return its output; its exit code must be 0. It collects garbage rarely: that is a fifth of its time."""
     done = subprocess.run(
-        [program("promtool"), *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
+        [program("promtool"), *arguments],
+        cwd=PROMETHEUS,
+        env={**os.environ, "GOGC": "800"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
