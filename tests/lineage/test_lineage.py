@@ -1,6 +1,6 @@
 """Protocol rules 5 and 6, reading rule 1 and remote retention, in every order of single store operations.
 
-The figures behind the names are seconds of a processor; what `make test` runs costs less than 20 of them.
+The figures behind the names are seconds of a processor; what `make test` runs costs less than 10 of them.
 """
 
 from itertools import combinations, product
@@ -38,6 +38,11 @@ SHORT = (
     "short-clean",  # 1.1
     "short-lossy",  # 2.9
 )
+# Others of them change nothing until the model or the rules do; `make test-full` searches them.
+QUICK = [
+    *("older-release", "older-release-hole", "repaired", "one-epoch-equal", "short-read"),
+    *("overtaken", "one-epoch", "forged", "collector-killed"),
+]
 # In them a violation stays: the documented limits.
 LIMIT = "limit"
 OPEN = ("lost-back", "lost-twice")
@@ -53,7 +58,7 @@ def assert_holds(name: str, habits: frozenset[Habit] = frozenset()) -> None:
     assert result.complete, f"{name}: {result}"
 
 
-@pytest.mark.parametrize("name", cases(SHORT, quick=SHORT[:-2]))
+@pytest.mark.parametrize("name", cases(SHORT, quick=QUICK))
 def test_no_order_of_operations_violates_a_property(name: str) -> None:
     """All clauses on, all states of the short scenarios."""
     assert_holds(name)
