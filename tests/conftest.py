@@ -18,6 +18,7 @@ from xdist.scheduler import LoadFileScheduling
 from dev.local.environment import isolate
 from dev.local.kafka.cluster import LocalCluster
 from dev.local.pytest_logs import pytest_runtest_makereport
+from dev.local.sdk_memory import remember
 from dev.local.stores.azurite import AzuriteServer
 from dev.local.stores.fake_gcs import GcsServer
 from dev.local.stores.hdfs import HdfsServer
@@ -29,6 +30,7 @@ from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES
 __all__ = ["pytest_runtest_makereport"]
 
 isolate()
+remember()
 
 # Modules and items of all tests are millions of objects that stay. While they grow, passes of the garbage collector
 # would be a fifth of the CPU of each process's collection. The process that distributes the tests needs no passes.

@@ -14,6 +14,7 @@ exception is that of Arrow's jemalloc, which starts again in a fork.
 
 import atexit
 import ctypes
+import gc
 import json
 import os
 import select
@@ -21,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +34,10 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any, Final
 
+from dev.local.sdk_memory import remember
 from ts_common.installed import Hidden
+from ts_common.store.factory import open_store
+from ts_common.store.options import Connection, Credentials, StorageOptions
 
 
 @dataclass(frozen=True)
@@ -319,6 +324,26 @@ def _program(request: Mapping[str, Any], connection: socket.socket, output: int,
     return found
 
 
+def _run(program: Callable[[], object]) -> None:
+    """Run a program, and end the process as Python does, but without freeing each object: that copies its memory."""
+    try:
+        program()
+    except SystemExit as error:
+        if not isinstance(error.code, int | None):
+            raise
+        code = error.code or 0
+    else:
+        code = 0
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for the threads that are no daemons
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(code)  # Python reports it
+    os._exit(code)
+
+
 def main() -> None:
     """Run the fork server, or a program in a fork of it."""
     preloading = PROGRAMS[sys.argv[2]]
@@ -327,9 +352,12 @@ def main() -> None:
     for name in preloading.preloaded:
         import_module(name)
     sys.meta_path.remove(hidden)
+    remember()
+    open_store("s3://any-bucket/path", StorageOptions(Connection(credentials=Credentials("", "", None)))).close()
+    gc.freeze()  # else each collection of a fork would copy the memory of all objects
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     if program is not None:
-        program()
+        _run(program)
 
 
 if __name__ == "__main__":
