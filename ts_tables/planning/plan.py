@@ -10,18 +10,20 @@ from dataclasses import dataclass, replace
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.read_log import kept_end
 from ts_common.archive.sealed_ranges import Part, as_ranges
 from ts_common.errors import DataLoss, OperatorError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.following.commit_snapshot import Observer
+from ts_reader.following.ends import PartitionEnd
 from ts_reader.query.bounds import Loss, loss_of
 from ts_reader.query.plan_query import splits_of
 from ts_reader.query.query import Query
 from ts_reader.query.splits import PartitionRanges, bytes_of
 from ts_reader.reading.parallel import in_threads
-from ts_reader.reading.transactions import find_hidden
+from ts_reader.reading.transactions import find_hidden, stable_end
 from ts_tables.claims.advance import ClaimStep, OnLost, OnTakenBack, Policy, Seen, advance, begin, needs_view, parting
 from ts_tables.claims.state import IncarnationState, PartitionClaims, TableState, without
 from ts_tables.planning.claimable import Claimable, ClaimablePartitions, known_of, seen_of
@@ -269,8 +271,7 @@ class Planner:
             return _Planned(one, ClaimStep(known))
         if (loss := loss_of(view)) is not None:
             return loss
-        # The view was read later, and its tail can end earlier: nothing above both is claimed.
-        end = replace(one.end, next_offset=min(one.end.next_offset, view.end), shown=min(one.end.shown, view.end))
+        end = self._end_in(one.end, view)
         if known is None:
             first = self._begins(view.partition) if one.is_first else None
             known = begin(Seen(self._start(view, state), end.next_offset, end.shown, end.log), first)
@@ -282,6 +283,17 @@ class Planner:
             read_committed=self._query.read_committed,
         )
         return _Planned(one, advance(known, seen, self._policy), view, known, seen)
+
+    def _end_in(self, end: PartitionEnd, view: PartitionView) -> PartitionEnd:
+        """Return the end by a commit, as far as a view that was read later shows the same log: nothing else is claimed.
+
+        Its tail can end earlier, without a marker that the commit's had. An election can have removed records since.
+        """
+        kept = kept_end(end.next_offset, end.log.below(end.next_offset), view.log, view.end)
+        if (shared := min(kept, view.end)) >= end.next_offset:
+            return end
+        stable = stable_end(self.store, view) if self._query.read_committed else shared
+        return replace(end, next_offset=shared, shown=min(end.shown, shared, stable))
 
     def _limited(self, stepped: list[_Planned]) -> list[_Planned]:
         """Return the steps for one commit: each partition gets its share of bytes, one segment at least."""
