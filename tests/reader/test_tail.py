@@ -107,6 +107,16 @@ def test_the_dead_tail_of_an_entry_is_not_shown(archive: ScannedArchive) -> None
     assert archive.offsets() == list(range(107))
 
 
+@pytest.mark.parametrize("epoch", [-1, 2])
+def test_an_entry_of_a_former_leadership_ends_where_a_later_epoch_begins(archive: ScannedArchive, epoch: int) -> None:
+    """Its agent can name any epochs of its batches, and so could end the view anywhere, with records of its own."""
+    ship(archive, live=live((0, 100), (2, 105), former=[("2", 0)]), epoch=2)
+    forged, body = plain(archive, (100, 130), batch_epoch=epoch)
+    MadeTail(archive, "2").put((forged._replace(end=1 << 40, stable=1 << 40, records=None), body))
+    MadeTail(archive).put(plain(archive, (105, 107), epoch=2))
+    assert [info.end for info in archive.opened.partitions("t")] == [107]
+
+
 def test_below_the_first_epoch_of_the_commit_only_the_leaders_own_entries_count(archive: ScannedArchive) -> None:
     """Compaction removed what would show that the former leader's records are dead."""
     own = live((4, 46), (5, 60), former=[("2", 3)])

@@ -21,12 +21,12 @@ class TailClause(Described):
     EPOCHS = (
         "epochs",
         """Tail rule 1: no batch of an entry has an epoch above the leadership's.
-        Without it, together with FILE, readers return what the next leader has not acknowledged.""",
+        Without it, together with FILE and ENDED, readers return what the next leader has not acknowledged.""",
     )
     FILE = (
         "file",
         """Tail rule 1: after reading, the log's epoch file still ends with the leadership's epoch.
-        Without it, together with EPOCHS, a log that was truncated and replaced meanwhile is shipped.""",
+        Without it, together with EPOCHS and ENDED, a log that was truncated and replaced meanwhile is shown.""",
     )
     STABLE = (
         "stable",
@@ -118,6 +118,11 @@ class TailClause(Described):
         "live",
         """Reading rule 11, 2: the epochs end the live part of an entry (reading rule 2).
         Without it readers return records that an election lost.""",
+    )
+    ENDED = (
+        "ended",
+        """Reading rule 11, 2: an entry ends where an epoch above that of its leadership begins.
+        Without it, together with EPOCHS and FILE, readers return what the next leader has not acknowledged.""",
     )
     KNOWN = (
         "known",

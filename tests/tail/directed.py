@@ -163,7 +163,7 @@ def compacted(clauses: frozenset[TailClause]) -> None:
 
 
 DIRECTED = {
-    frozenset({TailClause.EPOCHS, TailClause.FILE}): replaced,
+    frozenset({TailClause.EPOCHS, TailClause.FILE, TailClause.ENDED}): replaced,
     frozenset({TailClause.REACH}): reached,
     frozenset({TailClause.BEGINNING}): compacted,
 }

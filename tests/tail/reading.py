@@ -98,6 +98,13 @@ def _joined(commit: Commit, entries: Entries, clauses: frozenset[TailClause]) ->
         pairs = commit.epochs.continued(live.ahead, commit.next_offset).pairs
         if pairs and pairs[0][1] > commit.next_offset and pairs[0][0]:
             live = replace(live, ahead=EpochHistory(((0, commit.next_offset), *pairs)))
+    if TailClause.ENDED not in clauses:  # then no epoch of the list is above those of former leaderships
+        own, more = (live.log, commit.epoch), commit.epoch + 1
+        live = replace(live, former=tuple((log, epoch + more) for log, epoch in live.former if (log, epoch) != own))
+        entries = [
+            (log, entry if (log, entry.epoch) == own else entry._replace(epoch=entry.epoch + more))
+            for log, entry in entries
+        ]
     commit = replace(commit, live=live)
     if TailClause.LIVE not in clauses:
         entries = [(log, entry._replace(epochs=())) for log, entry in entries]

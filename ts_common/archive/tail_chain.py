@@ -109,7 +109,8 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
     is_late = any(entry.epoch > commit.epoch for _, entry in entries)
     epochs = commit.epochs.continued(live.ahead, end)
     own = live.log, commit.epoch
-    named = {own, *live.former}
+    # A leadership has no record of a later one, whatever epochs its entries have.
+    ended = {named: next((first for later, first in epochs if later > named[1]), None) for named in (own, *live.former)}
     # A leader that fetched a compacted log has no epoch below this. There its own entries alone are of its log.
     first_known = epochs.pairs[0][1] if epochs.pairs else MAX_INT64
     alive = sorted(
@@ -118,10 +119,10 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
                 log,
                 entry,
                 entry.start if (log, entry.epoch) == own else max(entry.start, first_known),
-                epochs.live_end(entry.epochs, entry.start, entry.end),
+                min(epochs.live_end(entry.epochs, entry.start, entry.end), ended[log, entry.epoch] or entry.end),
             )
             for log, entry in entries
-            if (log, entry.epoch) in named and entry.end > end
+            if (log, entry.epoch) in ended and entry.end > end
         ),
         key=attrgetter("start"),
     )
