@@ -50,6 +50,7 @@ from ts_common.errors import CorruptData
 from ts_common.format_version import check_version
 from ts_common.json_objects import (
     MAX_INT32,
+    MAX_INT64,
     MAX_UINT32,
     MIN_INT64,
     decoding,
@@ -69,6 +70,7 @@ MOST_ABORTED: Final = 32  # of an entry: with more it names none, and readers fi
 _MAGIC: Final = b"TSPK\x01"
 _PREFIX: Final = len(_MAGIC) + 8
 HEAD_BYTES: Final = _PREFIX + HEADER_BYTES + INDEX_BYTES  # the header and the index are within these
+_MOST_POSITION: Final = 5 << 40  # S3 has no larger object, and no file system a file of 2^63 bytes
 _ABSENT: Final = MIN_INT64
 _COLUMNS: Final = (
     *("directory", "epoch", "skipped", "offsets", "object", "apart", "length"),
@@ -264,11 +266,11 @@ def _rows(
     directories = [text(each) for each in rows(named["directories"])]
     objects = [own if each == "" else (_name(each), 0) for each in rows(named["objects"])]
     starts = _absolute(columns["directory"], columns["skipped"], columns["offsets"])
-    positions = _absolute(columns["object"], columns["apart"], columns["length"])
+    positions = _absolute(columns["object"], columns["apart"], columns["length"], _MOST_POSITION)
     pair = triple = time = 0
     for row in zip(starts, positions, *(columns[name] for name in _COLUMNS), strict=True):
         start, position, directory, epoch, _, offsets, place, _, length, crc, unstable, lacking, later, *counts = row
-        end = whole_number(start + offsets)
+        end = start + offsets
         name, first = objects[whole_number(place)]
         epoch_count, ended_count = whole_number(counts[0]), max(whole_number(counts[1], -1), 0)
         own_pairs = pairs[2 * pair : 2 * (pair + epoch_count)]
@@ -295,12 +297,12 @@ def _rows(
         )
 
 
-def _absolute(groups: Sequence[int], gaps: Sequence[int], sizes: Sequence[int]) -> Iterator[int]:
-    """Yield where each row begins: the gap behind the row before of its group, or behind 0."""
+def _absolute(groups: Sequence[int], gaps: Sequence[int], sizes: Sequence[int], most: int = MAX_INT64) -> Iterator[int]:
+    """Yield where each row begins: the gap behind the row before of its group, or behind 0; `most` is the last end."""
     ends: dict[int, int] = {}
     for group, gap, size in zip(groups, gaps, sizes, strict=True):
         start = whole_number(ends.get(group, 0) + gap)
-        ends[group] = start + whole_number(size, 1)
+        ends[group] = whole_number(start + whole_number(size, 1), most=most)
         yield start
 
 

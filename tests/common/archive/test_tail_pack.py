@@ -126,6 +126,14 @@ def test_a_row_with_any_other_number_is_damage_or_bounded(data: st.DataObject) -
         assert all(0 <= each.first <= each.last < entry.end for each in entry.aborted or ())
 
 
+@pytest.mark.parametrize("row", [ENTRY._replace(position=2**62), ENTRY._replace(length=2**62)])
+def test_a_row_behind_the_end_of_any_object_is_damage(row: TailEntry) -> None:
+    """A read at such a position is an error of the file system, which would end a query of all partitions."""
+    data = encode_pack(HEAD, [row], ())
+    with pytest.raises(CorruptData, match="is not a whole number"):
+        read(data)
+
+
 def test_a_block_unpacks_to_no_more_than_its_header_names() -> None:
     """A bomb is damage, and costs the memory of a block."""
     head = decode_head(encode_pack(HEAD, [ENTRY], []), "k")
