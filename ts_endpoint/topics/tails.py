@@ -28,6 +28,7 @@ IDLE_SECONDS: Final = 10.0  # since a client last used a partition; then its log
 FOLLOW_SECONDS: Final = 0.2  # between two requests for the next pack
 _AGAIN_SECONDS: Final = 1.0  # after an error
 _LISTING_SECONDS: Final = 60.0  # between two listings: a log can begin again, or lack the next pack
+_MOST_BY_NAME: Final = 2  # packs one after the other; a listing then leads to the newest at once
 _THREADS: Final = 8
 
 log = structlog.get_logger()
@@ -83,7 +84,10 @@ class FollowedLog:
             self._task = asyncio.ensure_future(self._follow())
 
     async def look(self) -> None:
-        """Wait until the log was read by a request that begins after the call (reading rule 11).
+        """Wait until the newest pack was read, by a request that begins after the call (reading rule 11).
+
+        After a pause the log can have many more packs than were read. A client that has read one of them elsewhere has
+        a position above the end of the others.
 
         Raises:
             NewerFormat: a later release wrote the newest pack.
@@ -101,20 +105,26 @@ class FollowedLog:
             self._task.cancel()
 
     async def _follow(self) -> None:
+        by_name = 0  # packs that were found one after the other: others can follow
         while self._looks or monotonic() - self._used_at < IDLE_SECONDS:
             looks, self._looks = self._looks, []
             self._hurry.clear()
             pause = FOLLOW_SECONDS
             error: Exception | None = None
             try:
-                if await self._advance():
+                lists = by_name >= _MOST_BY_NAME or monotonic() - self._listed_at >= _LISTING_SECONDS
+                found = await self._advance(lists=lists)
+                by_name = by_name + 1 if found and not lists else 0
+                if found:
                     self.changes += 1
                     pause = 0.0
-            except Exception as found:
-                error, pause = found, _AGAIN_SECONDS
-                if not isinstance(found, TieredStorageError):
+            except Exception as failed:
+                error, pause, by_name = failed, _AGAIN_SECONDS, 0
+                if not isinstance(failed, TieredStorageError):
                     log.exception("internal_error", log=self._name)
-            for look in looks:
+            if by_name:
+                self._looks = [*looks, *self._looks]
+            for look in () if by_name else looks:
                 if look.done():  # cancelled
                     continue
                 if error is None:
@@ -126,10 +136,9 @@ class FollowedLog:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), pause)
 
-    async def _advance(self) -> bool:
-        """Read the next pack; return whether there is one."""
+    async def _advance(self, *, lists: bool) -> bool:
+        """Read the next pack, or the newest by a listing; return whether there is one."""
         now = monotonic()
-        lists = now - self._listed_at >= _LISTING_SECONDS
         read = partial(self._logs.advance, self._name, lists=lists)
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._threads, read)

@@ -184,6 +184,29 @@ def test_a_partition_that_no_client_used_for_a_while_has_its_newest_end(
     assert served(archive, work) == [55, 60]
 
 
+def test_a_client_that_read_more_elsewhere_is_in_range_though_many_packs_were_not_read(
+    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has all of them, by another process; this one did not follow the log for some seconds."""
+    monkeypatch.setattr(tails, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("ts_endpoint.topics.partitions.IDLE_SECONDS", 0.0)
+    tail = MadeTail(archive)
+    tail.put(made(archive, (50, 55)))
+
+    async def work(endpoint: Served) -> None:
+        await list_offset(endpoint, "t", -1)
+        partition = await endpoint.archive.partition("t", 0)
+        assert partition is not None
+        while any(each.is_followed for each in partition._logs):
+            await asyncio.sleep(0.01)
+        for start in range(55, 255, 5):
+            tail.put(made(archive, (start, start + 5)))
+        assert (await list_offset(endpoint, "t", -1))["offset"] == 255
+        assert (await fetch(endpoint, "t", 255, max_wait=0.0)).error is ErrorCode.none
+
+    served(archive, work)
+
+
 def test_a_log_is_followed_once_for_all_partitions(archive: MadeArchive) -> None:
     """Twenty clients wait at the ends of two partitions: one request each time, for the next name."""
     archive.put_segment("t", 0, batches(*steps(0, 50)), partition=1)
