@@ -327,6 +327,23 @@ def test_a_query_reads_each_log_once_for_all_partitions(archive: ScannedArchive)
     assert sum("/tail/" in request for request in store.requests) == 2
 
 
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_a_query_reads_a_damaged_log_once_for_all_partitions(archive: ScannedArchive, partitions: int) -> None:
+    """Ten thousand partitions would read all its indexes as often, one after the other."""
+    for partition in range(partitions):
+        archive.put_segment("t", 0, batches((0, 100)), partition=partition)
+        archive.commit("t", 100, partition=partition, live=live((0, 100)))
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (100, 110)))
+    tail.put(plain(archive, (110, 120)), before=pack_name(1))
+    archive.store.put(tail.key(pack_name(1)), b"damaged")
+    store = Recorded(archive.store)
+    plan = plan_query(store, archive.scan().query)
+    assert {part.end for split in plan.splits for part in split.ranges} == {100}
+    assert [each.partition(":")[0] for each in sorted(plan.warnings)] == [f"t-{number}" for number in range(partitions)]
+    assert sum("/tail/" in request for request in store.requests) == 3
+
+
 def test_a_pack_that_was_deleted_meanwhile_makes_the_reader_begin_again(archive: ScannedArchive) -> None:
     """It reads the commit again, and then the log: a merge may have moved what the commit needs."""
     ship(archive)

@@ -102,6 +102,7 @@ class TailLogs:
         self._lock = threading.Lock()  # guards the locks of the logs
         self._of_log: dict[str, threading.Lock] = {}
         self._logs: dict[str, tuple[Index, ...]] = {}
+        self._damage: dict[str, str] = {}  # of logs that were read and cannot be used
         self._former = {} if known is None else known.latest()
 
     def latest(self) -> dict[str, tuple[Index, ...]]:
@@ -211,15 +212,19 @@ class TailLogs:
             of_log = self._of_log.setdefault(log, threading.Lock())
         with of_log:
             found = self._logs.get(log)
+            if found is None and log in self._damage:
+                raise CorruptData(self._damage[log])
             if found is None:
                 known = {index.name: index for index in self._former.get(log, ())}
-                indexes = list[Index]()
-                for index in read_indexes(self._store, self._keys, log, known):
-                    budget.take(len(index.data))
-                    indexes.append(index)
-                found = tuple(indexes)
+                try:
+                    found = tuple(read_indexes(self._store, self._keys, log, known))
+                except CorruptData as error:
+                    self._damage[log] = str(error)
+                    raise
                 with self._lock:
                     self._logs[log] = found
+                for index in found:
+                    budget.take(len(index.data))
             return found
 
 
