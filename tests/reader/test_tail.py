@@ -115,6 +115,9 @@ def test_an_entry_of_a_former_leadership_ends_where_a_later_epoch_begins(archive
     MadeTail(archive, "2").put((forged._replace(end=1 << 40, stable=1 << 40, records=None), body))
     MadeTail(archive).put(plain(archive, (105, 107), epoch=2))
     assert [info.end for info in archive.opened.partitions("t")] == [107]
+    archive.commit("t", 0, epochs=(), live=live((2, 0), former=[("2", 0)]), last_stable_offset=0, epoch=2)
+    MadeTail(archive, "2").put(plain(archive, (0, 30), batch_epoch=epoch))
+    assert [info.end for info in archive.opened.partitions("t")] == [0]
 
 
 def test_below_the_first_epoch_of_the_commit_only_the_leaders_own_entries_count(archive: ScannedArchive) -> None:

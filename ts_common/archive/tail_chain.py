@@ -110,7 +110,7 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
     epochs = commit.epochs.continued(live.ahead, end)
     own = live.log, commit.epoch
     # A leadership has no record of a later one, whatever epochs its entries have.
-    ended = {named: next((first for later, first in epochs if later > named[1]), None) for named in (own, *live.former)}
+    ended = {of: next((first for later, first in epochs if later > of[1]), MAX_INT64) for of in (own, *live.former)}
     # A leader that fetched a compacted log has no epoch below this. There its own entries alone are of its log.
     first_known = epochs.pairs[0][1] if epochs.pairs else MAX_INT64
     alive = sorted(
@@ -119,7 +119,7 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
                 log,
                 entry,
                 entry.start if (log, entry.epoch) == own else max(entry.start, first_known),
-                min(epochs.live_end(entry.epochs, entry.start, entry.end), ended[log, entry.epoch] or entry.end),
+                min(epochs.live_end(entry.epochs, entry.start, entry.end), ended[log, entry.epoch]),
             )
             for log, entry in entries
             if (log, entry.epoch) in ended and entry.end > end
