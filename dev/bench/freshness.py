@@ -8,6 +8,7 @@ With the default linger a batch has some 16 records; the CPU of broker and agent
     python -m dev.bench.freshness                      300 partitions, all written to
     python -m dev.bench.freshness --led 10000          and 9,700 that no producer writes to
     python -m dev.bench.freshness --put-delay-ms 100   the store answers each PUT that much later
+    python -m dev.bench.freshness --tls                the store serves https, as those of production do
 
 The goals are those of 300 written partitions: p88 and p99 of that time; the agent's CPU, and its memory above that of
 an agent without a tail; the broker's CPU above its own without a tail. With more partitions, or a store that answers
@@ -46,6 +47,7 @@ from ts_common.archive.tail_pack import HEAD_BYTES, decode_head
 from ts_common.errors import ObjectNotFound
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.options import Connection, StorageOptions
 
 TOPIC, QUIET = "bench", "quiet"
 BUCKET = "bench"
@@ -186,6 +188,26 @@ def environment_of(cluster: LocalCluster) -> Mapping[str, str]:
     return cluster.s3.environment()
 
 
+def tls_properties(cluster: LocalCluster) -> dict[str, str]:
+    """Return the agent's settings for a store with TLS; none for one without."""
+    if (files := cluster.certificates) is None:
+        return {}
+    named = {"ca.bundle": files.authority, "client.certificate": files.client, "client.key": files.client_key}
+    return {f"storage.service.endpoint.s3.{name}": str(path) for name, path in named.items()}
+
+
+def open_bucket(cluster: LocalCluster) -> ObjectStore:
+    """Return the store that the agents write to."""
+    options = StorageOptions()
+    if (files := cluster.certificates) is not None:
+        authority, client, key = map(str, (files.authority, files.client, files.client_key))
+        options = StorageOptions(Connection(ca_bundle=authority, client_certificate=client, client_key=key))
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in environment_of(cluster).items():
+            patched.setenv(name, value)
+        return open_store(_URL, options)
+
+
 def measure(cluster: LocalCluster, options: argparse.Namespace, interval: int) -> Run:
     """Run an agent for some seconds while records are produced."""
     environment = environment_of(cluster)
@@ -202,7 +224,7 @@ def measure(cluster: LocalCluster, options: argparse.Namespace, interval: int) -
             f"{TOPIC},{QUIET}",
             name=name,
             environment=environment,
-            properties={_PREFIX + "tail.interval.ms": str(interval)},
+            properties={_PREFIX + "tail.interval.ms": str(interval), **tls_properties(cluster)},
         )
         agent.start()
         wait_ready(agent, options, interval)
@@ -235,11 +257,7 @@ def watched(
         began = time.time()
         until, seen, packs = began + options.seconds, dict[int, list[tuple[int, float]]](), 0
         if interval:
-            with pytest.MonkeyPatch.context() as patched:
-                for name, value in environment_of(cluster).items():
-                    patched.setenv(name, value)
-                store = open_store(_URL)
-            with store:
+            with open_bucket(cluster) as store:
                 seen, packs = follow(store, ClusterKeys(CLUSTER), until + 10)
         else:
             time.sleep(options.seconds)
@@ -305,6 +323,7 @@ def main() -> int:
     arguments.add_argument("--intervals", type=int, nargs="+", default=[700, 1000, 5000], help="ms between packs")
     arguments.add_argument("--linger-ms", type=int, default=500, help="of the producer: it decides the size of batches")
     arguments.add_argument("--put-delay-ms", type=int, default=0, help="that each PUT needs more")
+    arguments.add_argument("--tls", action="store_true", help="the store serves https; without --put-delay-ms")
     arguments.add_argument("--seconds", type=int, default=60, help="of each run")
     arguments.add_argument("--produce", help=argparse.SUPPRESS)
     options = arguments.parse_args()
@@ -313,7 +332,11 @@ def main() -> int:
         produce(bootstrap, int(partitions), int(rate), int(linger), Path(acknowledged))
         return 0
     options.led = max(options.led, options.partitions)
-    cluster = LocalCluster(mode="kraft", s3=True, buckets=[BUCKET], properties=_PROPERTIES, name="bench")
+    if options.tls and options.put_delay_ms:
+        arguments.error("--tls: the proxy that delays each PUT has no certificates")
+    cluster = LocalCluster(
+        mode="kraft", s3=True, tls=options.tls, buckets=[BUCKET], properties=_PROPERTIES, name="bench"
+    )
     cluster.brokers[1].heap_mb = _HEAP_MB
     with cluster:
         cluster.create_topic(TOPIC, partitions=options.partitions)

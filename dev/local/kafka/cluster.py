@@ -32,6 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from dev.local.certificates import Certificates
 from dev.local.jars import BUILD, Line
 from dev.local.kafka.broker import Broker, KRaftBroker, ZooKeeperBroker
 from dev.local.kafka.controller import Controller
@@ -72,6 +73,7 @@ class LocalCluster(Topics):
         line: version line of Kafka in KRaft mode.
         own_controller: in KRaft mode, whether the controller is a process of its own.
         s3: whether to start an S3 server.
+        tls: whether it serves https, to clients with `certificates`.
         buckets: created at the start, if there is an S3 server.
         properties: of every broker; they override `dev.local.kafka.broker.DEFAULTS`.
         topic_config: of every topic; a topic's own settings override it.
@@ -96,6 +98,7 @@ class LocalCluster(Topics):
         line: Line = "4",
         own_controller: bool = False,
         s3: bool = False,
+        tls: bool = False,
         buckets: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         broker_properties: Mapping[int, Mapping[str, str]] | None = None,
@@ -111,7 +114,8 @@ class LocalCluster(Topics):
         _remove_orphans()
         self.directory = Path(tempfile.mkdtemp(prefix=f"{name}.{os.getpid()}.", dir=_TEMPORARY))
         self.logs = _LOGS / self.directory.name
-        self.s3 = S3Server(self.directory / "s3", self.logs) if s3 else None
+        self.certificates = Certificates(self.directory) if tls else None
+        self.s3 = S3Server(self.directory / "s3", self.logs, certificates=self.certificates) if s3 else None
         self.zookeeper = (
             ZooKeeper(self.directory / "zookeeper", self.logs, zookeeper_security) if mode == "zookeeper" else None
         )
