@@ -10,10 +10,13 @@ from tests.made_tail import MadeTail, Recorded, entry, live, plain, ship
 from tests.reader.archives import ScannedArchive
 from tests.transactions import ABORT, COMMIT, data, ended
 from ts_common.archive import tail_logs
+from ts_common.archive.catalog import read_catalog
 from ts_common.archive.high_watermarks import End, Ends
 from ts_common.archive.object_keys import pack_name
 from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.tail_pack import Block, PackHead, decode_block, encode_pack
+from ts_common.archive.view import open_view
 from ts_common.errors import CorruptData, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -371,6 +374,23 @@ def test_an_index_that_lost_an_object_ends_the_view_at_the_next_offset(archive: 
         assert archive.offsets() == list(range(100))
     assert any("the view ends at the next offset" in f"{each}" for each in logs)
     assert [info.end for info in archive.opened.partitions("t")] == [100]
+
+
+def test_a_lost_object_is_looked_for_again_for_one_partition_alone(archive: ScannedArchive) -> None:
+    """No merge deletes an object in each of three attempts, so it is lost for the other partitions too."""
+    for partition in (0, 1):
+        archive.put_segment("t", 0, batches((0, 100)), partition=partition)
+        archive.commit("t", 100, partition=partition, live=live((0, 100)))
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (100, 110)), before="merged/1-1a2b3c4d")
+    store, asked = Recorded(archive.store), list[int]()
+    tails = TailLogs(store, archive.keys)
+    for partition in (0, 1):
+        catalog = read_catalog(archive.store, archive.partition("t", partition))
+        view = open_view(store, catalog, tails=tails)
+        assert (view.end, "the view ends at the next offset" in (view.warning or "")) == (100, True)
+        asked.append(sum("/tail/" in request for request in store.requests))
+    assert asked == [9, 9]
 
 
 def test_a_hostile_log_needs_no_more_memory_than_an_honest_one(

@@ -103,6 +103,7 @@ class TailLogs:
         self._of_log: dict[str, threading.Lock] = {}
         self._logs: dict[str, tuple[Index, ...]] = {}
         self._damage: dict[str, str] = {}  # of logs that were read and cannot be used
+        self._missing: dict[str, str] = {}  # of logs that lacked an object when they were read
         self._former = {} if known is None else known.latest()
 
     def latest(self) -> dict[str, tuple[Index, ...]]:
@@ -202,7 +203,10 @@ class TailLogs:
             try:
                 return tails.chain(keys, commit), None
             except (CorruptData, ObjectNotFound) as error:
-                if isinstance(error, CorruptData) or attempt + 1 == _ATTEMPTS:
+                is_last = attempt + 1 == _ATTEMPTS
+                if is_last and isinstance(error, ObjectNotFound):
+                    self._damage |= tails._missing  # the other partitions need not look for it too
+                if is_last or isinstance(error, CorruptData):
                     return None, f"{keys.partition}: the view ends at the next offset: {error}"
             commit, tails = again(), TailLogs(self._store, self._keys)
         return None, None
@@ -218,8 +222,8 @@ class TailLogs:
                 known = {index.name: index for index in self._former.get(log, ())}
                 try:
                     found = tuple(read_indexes(self._store, self._keys, log, known))
-                except CorruptData as error:
-                    self._damage[log] = str(error)
+                except (CorruptData, ObjectNotFound) as error:
+                    (self._damage if isinstance(error, CorruptData) else self._missing)[log] = str(error)
                     raise
                 with self._lock:
                     self._logs[log] = found
