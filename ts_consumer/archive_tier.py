@@ -170,7 +170,10 @@ class ArchiveTier:
                     logs = TailLogs(store, query.keys, logs)
                     self._logs[query.location] = now, logs
             try:
-                return continued(tailed.view, logs.chain(tailed.view.keys, tailed.commit))
+                chain = logs.chain(tailed.view.keys, tailed.commit)
+                if chain.damage is not None:
+                    log.warning("tail_damaged", partition=str(tailed.view.partition), reason=chain.damage)
+                return continued(tailed.view, chain)
             except ObjectNotFound:  # a merge deleted a pack meanwhile
                 if attempt + 1 == _ATTEMPTS:
                     raise

@@ -212,6 +212,26 @@ def test_damage_in_a_pack_ends_the_view_with_a_warning(archive: ScannedArchive) 
     assert archive.offsets() == list(range(100))
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_damaged_log_of_a_former_leadership_hides_no_own_entry(archive: ScannedArchive, is_lost: bool) -> None:
+    """The leader has shipped its entries again; one agent's log does not end the views of all that its broker led."""
+    ship(archive, live=live((0, 100), (2, 105), former=[("2", 0)]), epoch=2)
+    former = MadeTail(archive, "2")
+    former.put(plain(archive, (100, 105)), before="merged/1-1a2b3c4d" if is_lost else None)
+    if not is_lost:
+        archive.store.put(former.newest, b"damaged")
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (105, 110), epoch=2))
+    (info,) = archive.opened.partitions("t")
+    assert (info.end, "t-0: the view ends at " in (info.problem or "")) == (100, True)
+    tail.put(plain(archive, (100, 105), epoch=2, batch_epoch=0))
+    (info,) = archive.opened.partitions("t")
+    assert (info.end, "t-0: the view ends at offset 110: " in (info.problem or "")) == (110, True)
+    assert archive.offsets() == list(range(110))
+    step = next(archive.scan(isolation_level="read_committed").follow())
+    assert step.to_table().num_rows == 110
+
+
 def damage(archive: ScannedArchive, tail: MadeTail, entry: int, part: int, parts: int) -> None:
     """Change a byte in the middle of one of the equal batches of an entry of the newest pack."""
     body, found = bytearray(archive.store.get(tail.newest)[0]), tail.entries[entry]

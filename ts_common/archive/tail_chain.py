@@ -84,6 +84,7 @@ class Chain:
         is_late: whether an entry is of a later leadership, which has a commit of its own by now.
         time: when the leader's agent requested the high watermarks of its newest pack, ms since the epoch; None
             without a pack.
+        damage: why entries of former leaderships do not count: their logs are damaged; None without damage.
     """
 
     links: tuple[Link, ...]
@@ -92,6 +93,7 @@ class Chain:
     stable: int | None
     is_late: bool = False
     time: int | None = None
+    damage: str | None = None
 
 
 def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:

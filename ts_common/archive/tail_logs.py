@@ -7,6 +7,7 @@ those of any other copy.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -142,30 +143,38 @@ class TailLogs:
     def chain(self, keys: PartitionKeys, commit: Commit) -> Chain:
         """Return what continues a partition from the next offset of its commit on.
 
+        Entries of a former leadership whose log is damaged do not count: the others are facts all the same.
+
         Raises:
-            CorruptData: a pack of a log that the commit names is damaged.
+            CorruptData: a pack of the leadership's own log is damaged, or the commit names too many logs.
             NewerFormat: a later release wrote it.
             ObjectNotFound: an object was deleted meanwhile: read the commit again, then the logs.
             StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         """
         if commit.live is None:
             return join(commit, ())
-        budget = Budget()
-        entries = self._entries(keys, commit, budget)
+        budget, damage = Budget(), list[str]()
+        chain = join(commit, self._entries(keys, commit, budget, damage))
         own = self._read_once(commit.live.log, budget)
-        return replace(join(commit, entries), time=own[0].head.time if own else None)
+        return replace(chain, time=own[0].head.time if own else None, damage="; ".join(damage) or None)
 
     def copies(self, keys: PartitionKeys, commit: Commit) -> tuple[SegmentCopy, ...]:
         """Return all entries of a partition in the logs that its commit names, also what no reader shows.
 
         Raises:
-            as `chain`.
+            as `chain`, also for a damaged log of a former leadership.
         """
         entries = self._entries(keys, commit, Budget())
         return tuple(_copy(keys, Link(log, entry, entry.start, entry.end)) for log, entry in entries)
 
-    def _entries(self, keys: PartitionKeys, commit: Commit, budget: Budget) -> list[tuple[str, TailEntry]]:
-        """Return all entries of a partition, each with the name of its log."""
+    def _entries(
+        self, keys: PartitionKeys, commit: Commit, budget: Budget, damage: list[str] | None = None
+    ) -> list[tuple[str, TailEntry]]:
+        """Return all entries of a partition, each with the name of its log.
+
+        Args:
+            damage: receives a sentence for each damaged log of a former leadership, which is left out; None to raise.
+        """
         if commit.live is None:
             return []
         named = dict.fromkeys((commit.live.log, *(log for log, _ in commit.live.former)))
@@ -173,12 +182,16 @@ class TailLogs:
             raise CorruptData(
                 f"{keys.commit} names {len(named)} logs of its live tail, and readers accept {_MOST_LOGS}"
             )
-        return [
-            (log, entry)
-            for log in named
-            for index in self._read_once(log, budget)
-            for entry in index.entries_of(keys.directory, budget)
-        ]
+        found: list[tuple[str, TailEntry]] = []
+        for log in named:
+            try:
+                indexes = self._read_once(log, budget)
+                found += [(log, entry) for index in indexes for entry in index.entries_of(keys.directory, budget)]
+            except CorruptData as error:
+                if damage is None or log == commit.live.log:
+                    raise
+                damage.append(str(error))
+        return found
 
     def continuing(
         self,
@@ -186,11 +199,14 @@ class TailLogs:
         commit: Commit | ForeignCommit | None,
         again: Callable[[], Commit | ForeignCommit | None],
     ) -> tuple[Chain | None, str | None]:
-        """Return the chain of a partition, or the sentence about a damaged one; neither for a commit without a tail.
+        """Return the chain of a partition, and the sentence about damage; neither for a commit without a tail.
 
         Args:
             again: reads the commit again. It is called if a merge deleted a pack meanwhile. No merge does so in each
                 attempt: then the pack is lost, which is damage.
+
+        Returns:
+            no chain if the leadership's own log is damaged: then the view ends at the next offset.
 
         Raises:
             NewerFormat: a later release wrote a pack.
@@ -201,15 +217,24 @@ class TailLogs:
             if not isinstance(commit, Commit) or commit.live is None:
                 break
             try:
-                return tails.chain(keys, commit), None
-            except (CorruptData, ObjectNotFound) as error:
-                is_last = attempt + 1 == _ATTEMPTS
-                if is_last and isinstance(error, ObjectNotFound):
+                return tails._shown(keys, commit)
+            except ObjectNotFound as error:
+                if attempt + 1 == _ATTEMPTS:
                     self._damage |= tails._missing  # the other partitions need not look for it too
-                if is_last or isinstance(error, CorruptData):
-                    return None, f"{keys.partition}: the view ends at the next offset: {error}"
+                    tails._damage |= tails._missing
+                    with suppress(ObjectNotFound):  # of another log
+                        return tails._shown(keys, commit)
+                    return None, _at_next_offset(keys, error)
             commit, tails = again(), TailLogs(self._store, self._keys)
         return None, None
+
+    def _shown(self, keys: PartitionKeys, commit: Commit) -> tuple[Chain | None, str | None]:
+        """Return what `continuing` returns; raise as `chain`, but no CorruptData."""
+        try:
+            chain = self.chain(keys, commit)
+        except CorruptData as error:
+            return None, _at_next_offset(keys, error)
+        return chain, damage_of(keys, chain)
 
     def _read_once(self, log: str, budget: Budget) -> tuple[Index, ...]:
         with self._lock:
@@ -230,6 +255,15 @@ class TailLogs:
                 for index in found:
                     budget.take(len(index.data))
             return found
+
+
+def damage_of(keys: PartitionKeys, chain: Chain) -> str | None:
+    """Return a sentence about damaged logs of former leaderships; None without one."""
+    return None if chain.damage is None else f"{keys.partition}: the view ends at offset {chain.end}: {chain.damage}"
+
+
+def _at_next_offset(keys: PartitionKeys, error: Exception) -> str:
+    return f"{keys.partition}: the view ends at the next offset: {error}"
 
 
 def newest_pack(store: ObjectStore, keys: ClusterKeys, log: str) -> ObjectInfo | None:

@@ -69,7 +69,7 @@ def open_view(
         if view.state.is_loss:
             return view
         if chain is not None:
-            return continued(view, chain)
+            view = continued(view, chain)
         return view if why is None else replace(view, warning="; ".join(filter(None, (view.warning, why))))
     try:
         erased = catalog.read_erased(store) if shows_records else NOTHING_ERASED
@@ -120,7 +120,7 @@ def _lists(catalog: PartitionCatalog) -> Iterator[tuple[str, int]]:
 def _chain_of(
     store: ObjectStore, catalog: PartitionCatalog, tails: TailLogs
 ) -> tuple[PartitionCatalog, Chain | None, str | None]:
-    """Return the snapshot and the chain of its tail, or the sentence about a damaged one; as `TailLogs.continuing`."""
+    """Return the snapshot, the chain of its tail, and the sentence about damage; as `TailLogs.continuing`."""
 
     def again() -> Commit | ForeignCommit | None:
         nonlocal catalog

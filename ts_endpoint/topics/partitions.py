@@ -21,9 +21,11 @@ from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.former_places import read_with_former
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.sealed_ranges import listed_of
+from ts_common.archive.tail_logs import damage_of
 from ts_common.archive.view import open_view, without_commit
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.store.contract import ObjectStore
@@ -309,11 +311,12 @@ class Partition:
         closed, commit = opened
         assert isinstance(commit, Commit) and self._tails is not None  # noqa: S101, PT018  (it names logs)
         try:
-            return with_tail(closed, self._tails.logs.chain(self.keys, commit))
+            chain = self._tails.logs.chain(self.keys, commit)
         except (CorruptData, ObjectNotFound) as error:
             why = f"{self.keys.partition}: the view ends at the next offset: {error}"
-            view = replace(closed.view, warning="; ".join(filter(None, (closed.view.warning, why))))
-            return Snapshot(view, closed.epoch, closed.steps, closed)
+            return Snapshot(_warned(closed.view, why), closed.epoch, closed.steps, closed)
+        shown, damage = with_tail(closed, chain), damage_of(self.keys, chain)
+        return shown if damage is None else replace(shown, view=_warned(shown.view, damage))
 
     def extended(self) -> _Extended | None:
         """Return the snapshot with the packs that were read; None if it cannot be made. On a thread."""
@@ -418,6 +421,10 @@ class Partition:
     def _note_failure(self, error: TieredStorageError) -> None:
         self._renewed = monotonic()  # the next attempt follows after the interval
         log.warning("partition_not_refreshed", partition=str(self.keys.partition), reason=str(error))
+
+
+def _warned(view: PartitionView, why: str) -> PartitionView:
+    return replace(view, warning="; ".join(filter(None, (view.warning, why))))
 
 
 def _epoch_of(commit: Commit | ForeignCommit | None) -> int:

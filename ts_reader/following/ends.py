@@ -36,7 +36,7 @@ class PartitionEnd:
         next_offset: the end of what is shipped: the next offset of the commit, or the end of the live tail.
         shown: the end of what the query may read; `read_committed` may put it below `next_offset`.
         log: by the commit, with the epochs of the tail.
-        warning: a sentence about a damaged tail, which ends at the commit's next offset; None without one.
+        warning: a sentence about a damaged tail, which can end earlier; None without one.
     """
 
     keys: PartitionKeys
@@ -89,7 +89,7 @@ class LiveEnds:
     def end_of(
         self, keys: PartitionKeys, commit: Commit, tails: TailLogs, again: Callable[[], _Commit]
     ) -> tuple[PartitionEnd | None, str | None]:
-        """Return the end of a partition by its tail; None if it does not show it, and a sentence if it is damaged.
+        """Return the end of a partition by its tail, None if it does not show it; and the sentence about damage.
 
         Args:
             again: as of `TailLogs.continuing`; what it returned last is the commit that counts.
@@ -110,7 +110,7 @@ class LiveEnds:
         end = self._by_chain(keys, read, chain)
         if end is not None:
             self._commits[keys] = read
-        return end, None
+        return end, why
 
     def moved(self) -> Iterator[PartitionEnd]:
         """Yield the ends by the newest packs and the commits that were read last; without those that have none now.

@@ -285,7 +285,10 @@ class TailShipper:
             if led.own is None:
                 continue
             try:
-                led.continue_at(logs.chain(led.own.keys, led.own.commit).end)
+                chain = logs.chain(led.own.keys, led.own.commit)
+                if chain.damage is not None:  # of another agent's log; its entries are shipped again as own ones
+                    log.warning("tail_damaged", partition=str(led.partition), error=chain.damage)
+                led.continue_at(chain.end)
             except (CorruptData, ObjectNotFound, OperatorError) as error:
                 # Also what a later release wrote into another agent's log, or this identity may not read of it.
                 lost = self._lost[led.partition] = self._lost.get(led.partition, 0) + 1

@@ -119,6 +119,9 @@ class TailCheck:
                 found = Finding(kind, where, detail, _key_of(error), commit.next_offset)
                 return CheckedTail(commit.next_offset, None, (found,))
         findings = list(self._entries(keys, chain)) if self.depth is not Depth.LISTING else []
+        if chain.damage is not None:
+            detail = f"the view ends at {chain.end}: {chain.damage}"
+            findings.append(Finding(TAIL_DAMAGED, where, detail, _key_of(CorruptData(chain.damage)), chain.end))
         late = (self.now - self.stuck_seconds) * 1000
         if recorded is not None and recorded.time < late and recorded.high_watermark > chain.end:
             detail = (

@@ -460,6 +460,20 @@ def test_an_index_that_lost_an_object_ends_the_view_at_the_next_offset(archive: 
     served(archive, work, refresh_seconds=0.0)
 
 
+def test_a_damaged_log_of_a_former_leadership_hides_no_own_entry(archive: MadeArchive) -> None:
+    """The leader has shipped its entries again; a warning names it."""
+    commit(archive, (0, 50), (2, 60), epoch=2, former=[("2", 0)])
+    archive.store.put(archive.keys.tail("2") + pack_name(1), b"damaged")
+    MadeTail(archive).put(entry(archive, "t", 50, batches((50, 60)), epoch=2), made(archive, (60, 70), epoch=2))
+
+    async def work(endpoint: Served) -> list[int]:
+        return [row["offset"] for row in await read_all(endpoint, "t")]
+
+    with capture_logs() as logs:
+        assert served(archive, work) == list(range(70))
+    assert any("the view ends at offset 70: " in f"{each.get('reason')}" for each in logs)
+
+
 def test_damaged_batches_make_a_client_wait_until_a_segment_has_them(archive: MadeArchive) -> None:
     """The view ends before a damaged entry, as if the leader had not shipped it yet."""
     tail = MadeTail(archive)

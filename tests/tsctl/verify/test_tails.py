@@ -92,6 +92,21 @@ def test_a_damaged_index_is_damage(archive: Archive, tail: MadeTail, depth: Dept
     assert {each.severity for each in found.all_findings} == {Severity.DAMAGED}
 
 
+@ALL_DEPTHS
+@pytest.mark.usefixtures("tail")
+def test_a_damaged_log_of_a_former_leadership_is_damage_of_the_partition_too(archive: Archive, depth: Depth) -> None:
+    """Its entries are not shown; the leader's own ones are."""
+    former = MadeTail(archive, "2")
+    former.put(entry(archive, "t", 130, batches((130, 140))))
+    break_byte(archive, former.newest, 40)
+    commit(archive, live=Live("1", (("2", 0),), EpochHistory(((0, 100), (3, 140)))), epoch=3)
+    found = verify(archive, depth, in_flight_seconds=3600)
+    assert {(each.where, each.key, each.start) for each in found.all_findings} == {
+        ("tail/2", former.newest, None),
+        ("t-0", former.newest, 100),
+    }
+
+
 @pytest.mark.parametrize(("at", "least"), [(20, Depth.HEADERS), (80, Depth.FULL)])
 def test_damaged_batches_are_found_by_the_depth_that_reads_them(
     archive: Archive, tail: MadeTail, at: int, least: Depth
