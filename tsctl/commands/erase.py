@@ -11,6 +11,7 @@ from ts_common.archive.erasures import ErasureState, erasure_key
 from ts_common.archive.holds import check_reason
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.restored import Restored
 from ts_common.errors import ConfigurationError, OperatorError, QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition, is_topic_name
@@ -288,6 +289,7 @@ def _criterion(
         QueryError: the condition is wrong, or the archive lacks a partition of the file.
     """
     from tsctl.erase.criteria import AtOffsets, WithKeys  # noqa: PLC0415  (as above)
+    from tsctl.erase.places import former_of  # noqa: PLC0415  (as above)
 
     if which.where is not None:
         from tsctl.erase.condition import WhereTrue  # noqa: PLC0415  (DuckDB)
@@ -304,12 +306,17 @@ def _criterion(
     for store in (each.store for each in found):
         incarnations, _ = read_incarnations(store, cluster, which.topic)
         directory = directory_of(incarnations, parse_incarnation(which.incarnation))
-        by_prefix |= {
-            cluster.partition(TopicPartition(which.topic, number), directory).prefix: named
-            for number, named in offsets.items()
-        }
-    if missing := sorted(by_prefix.keys() - prefixes):
-        raise QueryError(f"--offsets={which.offsets}: the archive has no object below {', '.join(missing[:5])}")
+        restored = dict[str, Restored | None]()
+        for number, named in offsets.items():
+            place = cluster.partition(TopicPartition(which.topic, number), directory)
+            by_prefix[place.prefix] = named
+            for former, end in former_of(store, place, restored, {}):
+                by_prefix[former.prefix] = {offset: epoch for offset, epoch in named.items() if offset < end}
+            if place.prefix not in prefixes:
+                problems.append(place.prefix)
+    if problems:
+        missing = ", ".join(sorted({*problems})[:5])
+        raise QueryError(f"--offsets={which.offsets}: the archive has no object below {missing}")
     return AtOffsets(by_prefix)
 
 

@@ -9,6 +9,7 @@ from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.restored import Restored
 from ts_common.errors import CorruptData
+from ts_common.json_objects import MAX_INT64
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.store.contract import ObjectStore
@@ -63,10 +64,11 @@ def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
     for directory in (topic, *sorted(listed.later)):
         for number in sorted(listed.partitions):
             keys = cluster.partition(TopicPartition(topic, number), directory)
-            if _has_objects(store, cluster, keys):
+            if _has_objects(store, keys):
                 found.append(Place(keys, keys.directory, directory == newest))
-                former = _former(store, keys, restored, elsewhere)
-                found += [Place(each, each.name_in(cluster), is_newest=False) for each in former]
+                former = former_of(store, keys, restored, elsewhere)
+                stored = (each for each, _ in former if _has_objects(store, each))
+                found += [Place(each, each.name_in(cluster), is_newest=False) for each in stored]
     ids = frozenset(each.topic_id for each in incarnations.entries if each.directory == newest)
     once = {place.keys.prefix: place for place in reversed(found)}  # a former place can be an older incarnation
     return Places(store, tuple(reversed(once.values())), ids, elsewhere)
@@ -88,20 +90,30 @@ def keys_of_place(cluster: ClusterKeys, topic: str, name: str) -> PartitionKeys:
     raise CorruptData(f"the request names {printable(name)}, which is no directory of a partition")
 
 
-def _has_objects(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) -> bool:
+def _has_objects(store: ObjectStore, keys: PartitionKeys) -> bool:
     """Return whether a directory has objects of the partition, and not only the incarnations of a topic `t-1`."""
-    other = cluster.incarnations(str(keys.partition))
+    other = keys.cluster.incarnations(str(keys.partition))
     return any(info.key != other for info in store.list(keys.prefix))
 
 
-def _former(
+def former_of(
     store: ObjectStore,
     keys: PartitionKeys,
     known: dict[str, Restored | None],
     elsewhere: dict[str, tuple[PartitionKeys, ...]],
-) -> Iterator[PartitionKeys]:
-    """Yield the former places of a partition in the same store; add one in another store to `elsewhere`."""
-    seen = {keys.prefix}
+) -> Iterator[tuple[PartitionKeys, int]]:
+    """Yield the former places of a partition in the same store, each with the end of what readers show of it.
+
+    Retention can have removed one wholly.
+
+    Args:
+        known: receives each record of restored topics, by its key.
+        elsewhere: receives a former place in another store, by the URL of the store.
+
+    Raises:
+        As `places_of`.
+    """
+    seen, end = {keys.prefix}, MAX_INT64
     while True:
         key = keys.cluster.restored
         if key not in known:
@@ -110,11 +122,11 @@ def _former(
         found = None if record is None else record.find(keys)
         if found is None:
             return
-        keys, url = found[0].keys_of(keys.partition), found[0].url
+        keys, url, end = found[0].keys_of(keys.partition), found[0].url, min(end, found[1].end)
         if url is not None and url.rstrip("/") != store.location.rstrip("/"):
             elsewhere[url] = (*elsewhere.get(url, ()), keys)
             return
         if keys.prefix in seen or len(seen) > _MOST:
             raise CorruptData(f"{key}: former places of {keys.partition} form a circle, or are more than {_MOST}")
         seen.add(keys.prefix)
-        yield keys
+        yield keys, end

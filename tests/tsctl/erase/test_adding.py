@@ -11,6 +11,7 @@ from tests.tsctl.erase.made import PERSON, made_archive, put_agent
 from ts_common.archive.erasures import Erasure, ErasureState
 from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.holds import Hold
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.snapshots import Broker, ClusterSnapshot
 from ts_common.errors import OperatorError, QueryError
 from ts_common.model import TopicPartition
@@ -141,3 +142,10 @@ def test_records_of_a_restored_log_are_hidden_where_they_were_before(tmp_path: P
     archive.put_restored(former.keys, 31, url="s3://elsewhere/base")
     elsewhere = places_of(archive.store, archive.keys, "t").elsewhere
     assert elsewhere == {"s3://elsewhere/base": (former.partition("t"),)}
+
+
+def test_a_former_place_that_retention_removed_wholly_keeps_no_request_open(tmp_path: Path) -> None:
+    """Nothing of it is stored, and no reader shows it."""
+    archive = made_archive(tmp_path / "store")
+    archive.put_restored(ClusterKeys("gone"), 31)
+    assert erase(archive, demand()).is_searched

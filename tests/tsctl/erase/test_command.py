@@ -126,6 +126,26 @@ def test_offsets_are_read_from_lines_of_text_and_of_find(archive: MadeArchive, r
         assert (wrong.code, said in wrong.err) == (2, True)
 
 
+def test_offsets_of_find_hide_records_of_a_restored_log_in_its_former_place(run: Run, tmp_path: Path) -> None:
+    """`find` returns both; the former place keeps other records at offsets from the end of the restore on."""
+    former = made_archive(tmp_path / "store", "old")
+    former.put_segment("t", 31, batches((31, 40)))
+    former.commit("t", 40, highest_base=31, log_start=None)
+    archive = MadeArchive(tmp_path / "store")
+    put_agent(archive)
+    archive.put_segment("t", 31, batch(31, [record(0, PERSON, b"v")]))
+    archive.commit("t", 32, highest_base=31, log_start=31)
+    archive.put_restored(former.keys, 31)
+    lines = run("find", "--topic", "t", "--key", PERSON.decode(), "--offsets", *named(archive)).out
+    offsets = file_of(tmp_path, *lines.splitlines())
+    added = run("erase", "add", "a", *TERMS, "--offsets", offsets, *named(archive), "--json")
+    assert (added.code, added.document["requests"][0]["records"]) == (0, 3)  # offset 30 is listed in both places
+    assert PERSON.decode() not in keys_shown(archive, run)
+    assert "31" in [
+        line["key"] for line in run("cat", "t", "-p", "0", "--url", archive.location, "--cluster", "old").lines
+    ]
+
+
 def test_mistakes_of_a_command_line_are_reported_at_once(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
     """No key is in a message, and nothing is written."""
     before = {info.key for info in archive.store.list()}
