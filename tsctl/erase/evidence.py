@@ -22,7 +22,7 @@ import json
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Final
 
 from ts_common.archive.erasures import (
@@ -46,6 +46,7 @@ from tsctl.erase.remains import Remains, Surface
 _MILLISECONDS: Final = 1000
 _PART_BYTES: Final = 4 << 20  # a reader reads an object of 16 MiB at most
 _MOST_REMAINS: Final = 10_000
+_REMAINS_BYTES: Final = 8 << 20  # of their lines: the reason of a hold can have 1,000 characters of six bytes
 _MOST_TEXT: Final = 1000  # characters
 _ATTEMPTS: Final = 20  # each is lost to a run that put in the same millisecond
 _REMAINS: Final = "remains"
@@ -254,9 +255,11 @@ class Evidence:
 def _bounded(remains: Sequence[Remains]) -> list[Remains]:
     found = sorted(set(remains), key=lambda each: (each.surface, each.where, each.reason))
     short = [replace(each, where=each.where[:_MOST_TEXT], reason=each.reason[:_MOST_TEXT]) for each in found]
-    if len(short) > _MOST_REMAINS:
-        more = Remains(Surface.COPY, "", f"and {len(short) - _MOST_REMAINS + 1} more", None)
-        short[_MOST_REMAINS - 1 :] = [more]
+    sizes = accumulate(len(_line_of(each)) for each in short[:_MOST_REMAINS])
+    most = sum(each <= _REMAINS_BYTES for each in sizes)
+    if len(short) > most:
+        more = Remains(Surface.COPY, "", f"and {len(short) - most + 1} more", None)
+        short[most - 1 :] = [more]
     return short
 
 

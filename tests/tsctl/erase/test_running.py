@@ -26,7 +26,8 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.protection import Lock
 from tsctl.commands import erase_run
 from tsctl.erase import replacing
-from tsctl.erase.evidence import read_progress
+from tsctl.erase.evidence import Evidence, read_progress
+from tsctl.erase.remains import Remains, Surface
 from tsctl.erase.rewriting import rewritten
 from tsctl.erase.run import Found, Work, run_once
 from tsctl.gc.objects import Locked
@@ -427,6 +428,19 @@ def test_a_late_request_is_named_and_an_erased_one_is_not_late(person: Canary, r
     assert 'ts_erase_late_requests{cluster="prod"} 0.0' in text
     assert 'ts_erase_erased_requests{cluster="prod"} 1.0' in text
     assert 'ts_erase_removed_objects{cluster="prod"} 2.0' in text
+
+
+def test_what_remains_of_thousands_of_segments_is_evidence_that_can_be_read(person: Canary) -> None:
+    """Each line has the reason of a hold, which can be long; the last line has the number of the others."""
+    archive = person.archive
+    (progress,) = read_progress(archive.store, archive.keys)
+    reason = "hold x: " + 900 * "д"
+    remains = [Remains(Surface.COPY, f"{at:020d}.log", reason) for at in range(4000)]
+    Evidence(archive.store, archive.keys, [progress]).end("case-1", {"t-0": 1}, remains)
+    (progress,) = read_progress(archive.store, archive.keys)
+    shown = len(progress.remains)
+    assert 1000 < shown < 4000
+    assert progress.remains[-1].reason == f"and {4001 - shown} more"
 
 
 def test_a_dry_run_writes_nothing_and_names_what_is_due(person: Canary, run: Run) -> None:
