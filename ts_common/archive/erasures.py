@@ -66,7 +66,7 @@ class ErasedPartition:
 
     Attributes:
         directory: of the partition in its incarnation.
-        end: E: later records are not the request's. 0 if the partition had no commit of an agent: it is not known yet.
+        end: E: later records are not the request's. 0 if it is not known yet, without a commit of an agent.
         searched: the next offset when it was searched. Below E, what was committed since was not.
         number: of a list that has the offsets; 0 without any.
         offsets: how many were found.

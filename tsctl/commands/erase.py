@@ -1,7 +1,7 @@
 """`tsctl erase`: hides records of a person from all readers, removes their bytes, and shows which requests are late."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -206,13 +206,15 @@ def add(
     codecs = {} if which.where is None else _codecs(which, given, registry, output)
     with open_archive(given.name(), output.warn) as archive:
         found = _places(archive, which.topic, output)
-        criterion = _criterion(which, keys, codecs, found, archive.keys)
-        demand = Demand(name, which.topic, reference, date, criterion, hide_held, limit=batch_limit())
+        live = None
         if kafka is not None:
             from tsctl.erase.live_cluster import read_live_topic  # noqa: PLC0415  (as librdkafka)
 
             live = read_live_topic(kafka, which.topic, found, output.warn)
-            demand = demand if live is None else replace(demand, ends=live.ends)
+            found = found if live is None else _with_unshipped(archive, which.topic, found, live.with_records)
+        criterion = _criterion(which, keys, codecs, found, archive.keys)
+        ends = {} if live is None else live.ends
+        demand = Demand(name, which.topic, reference, date, criterion, hide_held, ends, limit=batch_limit())
         try:
             check(archive.keys, found, demand, archive.stores)
         except OperatorError as error:
@@ -258,6 +260,17 @@ def _places(archive: OpenArchive, topic: str, output: Output) -> "list[Places]":
             f"topic {topic}: cluster {archive.keys.cluster} has no object of it{nearest(topic, known) or ''}"
         )
     return [each for each in found if each.places]
+
+
+def _with_unshipped(
+    archive: OpenArchive, topic: str, found: "Sequence[Places]", partitions: Collection[int]
+) -> "list[Places]":
+    """Return the places of a topic, also those of partitions that only brokers have."""
+    from tsctl.erase.places import places_of  # noqa: PLC0415  (as above)
+
+    home = archive.store_of(topic)
+    with_all = places_of(home, archive.keys, topic, partitions)
+    return [with_all if each.store.location == home.location else each for each in found]
 
 
 def _codecs(

@@ -182,8 +182,8 @@ def add(
         done()
     names = {place.name for place in found.places}
     for each in () if now is None else now.partitions:
-        if each.directory not in names:  # retention removed it wholly
-            noted.append(replace(each, searched=max(each.searched, each.end)))
+        if each.directory not in names:  # retention removed it wholly, or no agent has shipped any of it
+            noted.append(replace(each, searched=max(each.searched, each.end) if each.searched else 0))
     time, by = int(store.current_time() * _MILLISECONDS), store.identity()
     if now is not None:
         run = ErasureRun(demand.name, time, by, unread, tuple(noted))

@@ -50,6 +50,11 @@ class LiveTopic:
         """The high watermark of each partition."""
         return {each.partition: each.end for each in self.partitions}
 
+    @property
+    def with_records(self) -> frozenset[int]:
+        """The partitions that have records."""
+        return frozenset(each.partition.partition for each in self.partitions if each.start < each.end)
+
     def rows(self, archived: Mapping[TopicPartition, int]) -> list[list[Cell]]:
         """Return a row for each partition, as `COLUMNS`; `archived` has the next offset of the archive by partition."""
         return [[str(each.partition), each.start, each.end, archived.get(each.partition)] for each in self.partitions]

@@ -1,7 +1,8 @@
 """The directories with records of a topic in one store: all incarnations, and where restored records were before."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final
 
 from ts_common.archive.directories import list_topics
@@ -46,8 +47,11 @@ class Places:
     elsewhere: Mapping[str, tuple[PartitionKeys, ...]] = field(default_factory=dict)
 
 
-def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
+def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str, unshipped: Collection[int] = frozenset()) -> Places:
     """Return the places of a topic; none if the store has no object of it.
+
+    Args:
+        unshipped: partitions whose newest place counts without an object too: brokers have records of it.
 
     Raises:
         CorruptData: the list of incarnations or `restored.json` is malformed, or former places form a circle.
@@ -61,14 +65,14 @@ def places_of(store: ObjectStore, cluster: ClusterKeys, topic: str) -> Places:
     newest = incarnations.newest_directory
     found, elsewhere = list[Place](), dict[str, tuple[PartitionKeys, ...]]()
     restored = dict[str, Restored | None]()
-    for directory in (topic, *sorted(listed.later)):
-        for number in sorted(listed.partitions):
-            keys = cluster.partition(TopicPartition(topic, number), directory)
-            if _has_objects(store, keys):
-                found.append(Place(keys, keys.directory, directory == newest))
-                former = former_of(store, keys, restored, elsewhere)
-                stored = (each for each, _ in former if _has_objects(store, each))
-                found += [Place(each, each.name_in(cluster), is_newest=False) for each in stored]
+    numbers = sorted(listed.partitions.union(unshipped))
+    for directory, number in product(dict.fromkeys((topic, *sorted(listed.later), newest)), numbers):
+        keys = cluster.partition(TopicPartition(topic, number), directory)
+        if _has_objects(store, keys) or (directory == newest and number in unshipped):
+            found.append(Place(keys, keys.directory, directory == newest))
+            former = former_of(store, keys, restored, elsewhere)
+            stored = (each for each, _ in former if _has_objects(store, each))
+            found += [Place(each, each.name_in(cluster), is_newest=False) for each in stored]
     ids = frozenset(each.topic_id for each in incarnations.entries if each.directory == newest)
     once = {place.keys.prefix: place for place in reversed(found)}  # a former place can be an older incarnation
     return Places(store, tuple(reversed(once.values())), ids, elsewhere)

@@ -34,7 +34,7 @@ class Searched:
     """What a search of one partition found.
 
     Attributes:
-        end: E: records from there on were not searched; 0 without a commit of an agent.
+        end: E: records from there on were not searched; 0 if it is unknown, without a commit of an agent.
         following: the next offset of the commit; 0 without one.
         offsets: of the records, each with the greatest leader epoch of their batches.
         copies: the number of copies that were read.
@@ -82,7 +82,10 @@ def search(
     # What a tail no longer has was committed before it was read, so a later commit and listing have it.
     catalog = read_snapshot(store, keys)
     if not isinstance(catalog.commit, Commit):
-        found.unread.append(f"{keys.commit}: no commit of an agent, so nothing of the partition was searched")
+        found.end = end or least
+        is_empty = catalog.commit is None and catalog.stored_log_start is None and not catalog.segments
+        if not (is_empty and found.end):  # else a search after its first segment was shipped finds all below E
+            found.unread.append(f"{keys.commit}: no commit of an agent, so nothing of the partition was searched")
         return found
     found.following = catalog.commit.next_offset
     found.end = end or max(found.following, tail_end, least)

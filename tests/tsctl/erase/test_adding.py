@@ -98,6 +98,33 @@ def test_a_request_is_open_until_the_commit_has_passed_the_log_end(archive: Made
     assert progress.request == again
 
 
+def test_a_request_is_open_until_a_partition_that_only_brokers_have_was_shipped(archive: MadeArchive) -> None:
+    """Without the running cluster's word the same request again keeps it open too."""
+    ends = {TopicPartition("t", 2): 2}
+    found = places_of(archive.store, archive.keys, "t", [2])
+    request = add(archive.keys, found, demand(ends=ends), pytest.fail)
+    assert [(each.directory, each.end, each.searched) for each in request.partitions][2:] == [("t-2", 2, 0)]
+    assert not erase(archive, demand()).is_searched
+    archive.put_segment("t", 0, batch(0, [record(at, PERSON, b"v") for at in range(4)]), partition=2)
+    archive.commit("t", 4, partition=2)
+    again = erase(archive, demand())
+    assert again.is_searched
+    assert [(each.end, each.offsets) for each in again.partitions][2:] == [(2, 2)]
+    assert shown(archive).count(PERSON) == 2
+
+
+def test_a_lost_commit_does_not_move_the_end_of_a_request(archive: MadeArchive) -> None:
+    """The search after the agent has written it again ends where the first one did."""
+    erase(archive, demand())
+    found = places_of(archive.store, archive.keys, "t")
+    archive.store.delete([archive.partition("t").commit])
+    assert not add(archive.keys, found, demand(), lambda _: None).is_searched
+    archive.put_segment("t", 31, batch(31, [record(0, PERSON, b"v")]))
+    archive.commit("t", 32, highest_base=31, log_start=None)
+    assert [each.end for each in erase(archive, demand()).partitions] == [31, 31]
+    assert shown(archive).count(PERSON) == 1
+
+
 def test_a_hold_stops_it_unless_the_operator_hides_what_is_held(archive: MadeArchive) -> None:
     """The holder would no longer see the records."""
     archive.store.put(archive.keys.hold("audit"), Hold(name="audit", topics=("t",), reason="audit").encode())

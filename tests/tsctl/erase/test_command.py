@@ -18,7 +18,10 @@ from ts_common.archive.erasures import Erasure, erasure_key
 from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.holds import Hold
 from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
 from ts_common.store.protection import Protection
+from tsctl.erase import live_cluster
+from tsctl.erase.live_cluster import LivePartition, LiveTopic
 from tsctl.sql.row_filter import RowFilter
 
 TERMS = ("--topic", "t", "--reference", "letter of 1 May", "--due", "2090-01-31")
@@ -181,6 +184,25 @@ def test_a_request_is_added_once_and_repeated_with_the_same_terms(
     assert stored.content.erased == 1
     other = run("erase", "add", "a", *TERMS[:2], "--reference", "x", *TERMS[4:], "--key-file", keys, *named(archive))
     assert (other.code, "has another one of this id" in other.err) == (2, True)
+
+
+def test_records_of_a_partition_that_no_agent_has_shipped_keep_a_request_open(
+    archive: MadeArchive, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The running cluster has three partitions with records, and one without."""
+    bounds = ((0, 31), (0, 31), (5, 9), (4, 4))
+    partitions = (LivePartition(TopicPartition("t", at), *each) for at, each in enumerate(bounds))
+    live = LiveTopic(tuple(partitions), None, compacts=False)
+    monkeypatch.setattr(live_cluster, "read_live_topic", lambda *_: live)
+    keys = file_of(tmp_path, PERSON.decode())
+    added = run("erase", "add", "a", *TERMS, "--key-file", keys, "--bootstrap-server", "x:1", *named(archive), "--json")
+    (request,) = added.document["requests"]
+    assert (added.code, request["state"]) == (0, "open")
+    assert [(each["partition"], each["end"]) for each in request["partitions"]] == [
+        ("t-0", 31),
+        ("t-1", 31),
+        ("t-2", 9),
+    ]
 
 
 def test_status_ends_with_1_where_a_request_is_late(archive: MadeArchive, run: Run) -> None:
