@@ -205,6 +205,34 @@ def test_records_of_a_partition_that_no_agent_has_shipped_keep_a_request_open(
     ]
 
 
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_file_of_keys_can_begin_with_a_byte_order_mark(
+    archive: MadeArchive, run: Run, tmp_path: Path, ends: str
+) -> None:
+    """Editors and spreadsheets of Windows write one; without this, no record has the first key."""
+    keys = tmp_path / "keys"
+    keys.write_bytes(f"\ufeff{PERSON.decode()}{ends}other{ends}{ends}".encode())
+    assert run("erase", "add", "a", *TERMS, "--key-file", keys, *named(archive)).code == 0
+    assert PERSON.decode() not in keys_shown(archive, run)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        ("user-1\ruser-2\r", (), "keys: line 1 has a carriage return"),
+        ("61\n  \n", ("--hex",), "--hex: a key has spaces only"),
+    ],
+)
+def test_a_file_of_keys_that_can_mean_others_is_a_mistake(
+    archive: MadeArchive, run: Run, tmp_path: Path, content: str, options: tuple[str, ...], said: str
+) -> None:
+    """A key with a carriage return would be two keys, and spaces the empty one: other people's records."""
+    keys = tmp_path / "keys"
+    keys.write_bytes(content.encode())
+    wrong = run("erase", "add", "a", *TERMS, "--key-file", keys, *options, *named(archive))
+    assert (wrong.code, said in wrong.err, "user" in wrong.err) == (2, True, False)
+
+
 def test_status_ends_with_1_where_a_request_is_late(archive: MadeArchive, run: Run) -> None:
     """No release removes the bytes yet, so each request is late from its due date on."""
     assert run("erase", "status", *named(archive)).out == "no requests\n"
