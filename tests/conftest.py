@@ -67,7 +67,8 @@ _FIRST = (
 # One process runs all tests of these folders and files, by its name: a second one would start their servers again. A
 # test is of the first place that its path begins with.
 _SERVERS = {
-    "session": ("tests/spark/session/",),
+    # The last two read the topics that a test of Spark reads too: filling and shipping them needs 8 s of CPU.
+    "session": ("tests/spark/session/", "tests/endpoint/test_clients.py", "tests/reader/test_oracle_topics.py"),
     "session of tables": ("tests/tables/spark/",),
     "stores": (
         "tests/common/store/",
@@ -98,7 +99,6 @@ _SERVERS = {
     "two disks": ("tests/faults/test_disks.py", "tests/dev/test_cluster.py", "tests/dev/test_oracle.py"),
     "faults": ("tests/faults/", "tests/operator/test_broken_archives.py"),
     "links": ("tests/proxy/",),
-    "oracle topics": ("tests/endpoint/test_clients.py", "tests/reader/test_oracle_topics.py"),
     "one broker": (
         "tests/tsctl/test_cli.py",
         "tests/tsctl/drill/test_drill.py",
