@@ -45,6 +45,11 @@ SHAPES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "large records": ("large", {"columns": ["value", "offset"]}),
     "several topics": ("", {"fail_on_data_loss": False, "include_headers": True}),
 }
+# One of each topic, and what the forms of batches differ in. Each engine reads all of them in `make test`.
+SOME_SHAPES: Final = (
+    *("headers", "columns in another order", "a null column", "no column", "old messages", "copies with headers"),
+    *("committed", "permissive", "latest with headers", "holes", "large records", "several topics"),
+)
 
 
 def fill(archive: MadeArchive) -> None:

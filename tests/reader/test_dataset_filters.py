@@ -105,7 +105,7 @@ FILTERED: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [10, pytest.param(2000, marks=pytest.mark.full)])
 def test_filters_are_applied_exactly(shapes: ScannedArchive, examples: int) -> None:
     """A filtered dataset has the rows and columns that Arrow's filter leaves of the whole table."""
     scans = {name: shapes.scan(topic, **arguments) for name, (topic, arguments) in FILTERED.items()}

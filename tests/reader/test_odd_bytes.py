@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.made_archive import CLUSTER, MadeArchive
+from tests.matrix import cases
 from tests.reader.decode.decoded_rows import decoded_to_the_damage
 from tests.reader.decode.odd_bytes import ALL, FILES, OFFSETS, STREAMS, with_deltas
 from ts_reader import Archive
@@ -128,7 +129,7 @@ def test_records_above_a_segment_are_rows_and_hide_those_of_the_next_one(tmp_pat
         assert (found.rows, found.first_offset, found.last_offset) == (9, 0, 8)
 
 
-@pytest.mark.parametrize("cut", [1, 2, 4, 8, 10])
+@pytest.mark.parametrize("cut", cases([1, 2, 4, 8, 10], quick=[2, 8]))
 def test_a_cut_at_any_offset_loses_and_doubles_no_row(archive: Archive, cut: int) -> None:
     """Records above the last offset of their header belong to the part with their own offset."""
     numbers = [names().index(name) for name in WRONG]

@@ -128,7 +128,7 @@ def some_filter(chance: Random) -> pc.Expression:
     return condition
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=[pytest.mark.full, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("examples", [10, pytest.param(2000, marks=[pytest.mark.full, pytest.mark.timeout(3600)])])
 def test_narrowed_reads_have_the_rows_of_the_filter(
     archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:

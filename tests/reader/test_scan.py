@@ -15,8 +15,9 @@ import pytest
 from dev.local.waiting import wait_for
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.made_indexes import index_of
+from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
-from tests.reader.shapes import SHAPES, damaged_in_the_middle, rows_of, scanned
+from tests.reader.shapes import SHAPES, SOME_SHAPES, damaged_in_the_middle, rows_of, scanned
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import BucketMissing, ObjectNotFound, QueryError
 from ts_reader import Archive, Scan
@@ -168,7 +169,7 @@ def test_duckdb_opens_one_stream_for_a_query_of_a_scan(three: ScannedArchive) ->
         assert opened.count("without") > 1
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", cases(SHAPES, quick=SOME_SHAPES))
 def test_threads_return_the_rows_of_one_thread(
     shapes: ScannedArchive, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,7 +211,7 @@ class Made:
         return self.archive.scan(self.topic, mode=mode, columns=columns, fail_on_data_loss=False, **arguments)
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(1500, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [20, pytest.param(1500, marks=pytest.mark.full)])
 def test_statistics_are_those_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
     """For every kind of batch, copies, holes, damage, transactions, bounds, views, and segments that are cut."""
 

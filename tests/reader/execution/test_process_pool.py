@@ -21,8 +21,9 @@ from structlog.testing import capture_logs
 from dev.local.waiting import wait_for
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER
+from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
-from tests.reader.shapes import SHAPES, fill, rows_of, scanned
+from tests.reader.shapes import SHAPES, SOME_SHAPES, fill, rows_of, scanned
 from ts_common.errors import CorruptData, StoreUnavailable
 from ts_reader import Archive, Scan
 from ts_reader.execution import run
@@ -76,7 +77,7 @@ def workers() -> list[psutil.Process]:
     return [psutil.Process(worker._process.pid) for worker in POOL._all]
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", cases(SHAPES, quick=SOME_SHAPES))
 def test_rows_of_workers_equal_those_of_this_process(shapes: ScannedArchive, name: str) -> None:
     """For every shape of batch, with the same types; and two workers are enough for all of them."""
     topic, arguments = scanned(name)
@@ -391,7 +392,7 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("moment", ["starting", "waiting", pytest.param("reading", marks=pytest.mark.full)])
+@pytest.mark.parametrize("moment", cases(["starting", "waiting", "reading"], quick=["waiting"]))
 def test_an_interrupt_ends_a_scan_at_once(
     shapes: ScannedArchive, started: list[subprocess.Popen[str]], moment: str
 ) -> None:

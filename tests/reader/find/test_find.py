@@ -24,7 +24,7 @@ from ts_reader.query import read_split
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Query, Subscription
 
-SEEDS = sampled(range(60), step=20)
+SEEDS = sampled(range(60), step=30)
 LATER = 10 * 86_400.0
 
 

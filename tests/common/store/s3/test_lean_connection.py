@@ -13,6 +13,7 @@ from botocore.exceptions import HTTPClientError
 from urllib3.exceptions import ProtocolError
 
 from tests.common.store.servers import FakeServer
+from tests.matrix import cases
 from ts_common.store.http import response_head
 from ts_common.store.s3.bounded_session import bound
 
@@ -97,7 +98,7 @@ def bodies() -> list[Any]:
 
 
 @pytest.mark.parametrize("index", range(len(bodies())))
-@pytest.mark.parametrize("method", ["PUT", "POST", "GET", "DELETE"])
+@pytest.mark.parametrize("method", cases(["PUT", "POST", "GET", "DELETE"], quick=["PUT", "GET"]))
 @pytest.mark.parametrize("framed", [True, False])
 @pytest.mark.parametrize("named", [{}, {"host": "other", "Accept-Encoding": "gzip"}, {"Expect": "100-continue"}])
 def test_a_request_is_sent_as_by_the_sdk(
