@@ -63,7 +63,7 @@ class Day(NamedTuple):
     segments: int
 
 
-QUICK = Day("parquet", 4, 1, 3, 144)
+QUICK = Day("parquet", 4, 1, 3, 48)
 FULL = [Day("parquet", 50, 1, 4, MINUTES), Day("iceberg", 50, 1, 12, MINUTES)]
 
 

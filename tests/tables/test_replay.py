@@ -88,7 +88,7 @@ def test_accepted_records_move_to_the_table(made: Made) -> None:
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 @pytest.mark.parametrize("is_late", cases([False, True], quick=[True]), ids=["before", "after"])
-@pytest.mark.parametrize("again", ["run", "replay"])
+@pytest.mark.parametrize("again", cases(["run", "replay"], quick=["run"]))
 def test_a_replay_that_ends_at_a_commit_is_completed(
     made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool, again: str
 ) -> None:

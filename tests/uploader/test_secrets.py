@@ -15,6 +15,7 @@ import pytest
 
 from dev.local.agent import AgentProcess, write_config
 from dev.local.kafka.cluster import LocalCluster, wait_for
+from tests.matrix import cases
 from tests.uploader.beside import BUCKET, PREFIX
 from tests.uploader.produced import records
 from ts_common.model import TopicPartition
@@ -136,7 +137,7 @@ def test_an_agent_at_work_shows_no_secret(host: Host, agent: AgentProcess) -> No
     assert_hidden(host, pages + agent.log.read_text(), "hushed", "kafka.client.sasl.password", "agent_started")
 
 
-@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize("command", cases(["run", "check"], quick=["run"]))
 def test_a_rejected_configuration_is_reported_without_its_secrets(host: Host, command: str) -> None:
     """A URL with credentials, a malformed proxy, a misspelt key, an unavailable proxy."""
     credentials = host.properties(**{URL: f"s3://AKIA:{PROXY}@{BUCKET}/base", f"{S3}proxy": f"me:{PROXY}@h"})

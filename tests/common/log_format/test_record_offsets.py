@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.common.log_format.build import CONTROL, batch, record, varint
+from tests.matrix import examples
 from ts_common.log_format import scan
 from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_common.log_format.record_offsets import RecordOffsets, can_contradict, contradicts
@@ -75,7 +76,7 @@ def test_right_offsets_are_right_and_wrong_ones_wrong(piece: int | None) -> None
 def test_offsets_are_wrong_where_the_decoder_finds_another_offset() -> None:
     """Drawn deltas, of whole and of compacted batches."""
     chance = random.Random(44)
-    for _ in range(300):
+    for _ in range(examples(300, quick=100)):
         count = chance.randrange(1, 9)
         deltas = sorted(chance.sample(range(count + chance.choice((0, 0, 3))), count))
         if chance.random() < 0.5:
