@@ -1,4 +1,8 @@
-"""Segments that a real broker wrote in the formats of Kafka 0.9 and 0.10, against Kafka's Java consumer."""
+"""Segments that a real broker wrote in the formats of Kafka 0.9 and 0.10, against Kafka's Java consumer.
+
+`make test` has messages that no producer sends. `tests/reader/test_oracle_topics.py` reads topics of the other kinds
+too, of some codecs: `magic-0-gzip`, `of-old-1-lz4`, `compacted-1-none` and `upgraded`.
+"""
 
 import os
 import struct
@@ -23,7 +27,6 @@ from tests.common.log_format.old_brokers import (
     write_in,
 )
 from tests.every_field import TIME, every_field
-from tests.matrix import cases
 from tests.reader.decode.decoded_rows import Row, rows_of
 from ts_common.log_format.framing import Trailing
 from ts_reader.decode.columns import BufferPool, Projection
@@ -80,10 +83,8 @@ def assert_equal_to_consumer(cluster: LocalCluster, topic: str, partitions: int)
             assert cut == [row for row in wanted if start <= row[0] < stop]
 
 
-@pytest.mark.parametrize(
-    ("magic", "kind"),
-    [(0, "CreateTime"), pytest.param(1, "CreateTime", marks=pytest.mark.full), (1, "LogAppendTime")],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("magic", "kind"), [(0, "CreateTime"), (1, "CreateTime"), (1, "LogAppendTime")])
 def test_r06_old_formats_of_a_real_broker_read_as_the_java_consumer_reads_them(
     cluster: LocalCluster, magic: int, kind: str
 ) -> None:
@@ -130,7 +131,8 @@ def _is_cleaned(cluster: LocalCluster, topic: str, partition: int) -> bool:
     return len(shown(closed(cluster, topic, partition)[0], 1 << 20)) < 900
 
 
-@pytest.mark.parametrize("magic", cases([0, 1], quick=[1]))
+@pytest.mark.full
+@pytest.mark.parametrize("magic", [0, 1])
 def test_r06_what_the_cleaner_left_of_old_formats_reads_as_the_java_consumer_reads_it(
     cluster: LocalCluster, magic: int
 ) -> None:
@@ -162,6 +164,7 @@ def test_r06_what_the_cleaner_left_of_old_formats_reads_as_the_java_consumer_rea
     assert_equal_to_consumer(cluster, topic, len(CODECS))
 
 
+@pytest.mark.full
 def test_r06_a_topic_that_was_upgraded_reads_as_the_java_consumer_reads_it(cluster: LocalCluster) -> None:
     """One segment in the formats of 0.9, 0.10 and 3.9, and back again."""
     cluster.create_topic(
