@@ -135,7 +135,7 @@ def test_runs_with_unclean_elections_have_the_newest_records(made: Latest, tmp_p
     epoch = {0: 0, 1: 0}
     made.put_changes(some_changes(random_, 30))
     made.tables.create(NAME)
-    runs = examples(20, quick=6)
+    runs = examples(20, quick=4)
     elections = {runs // 3, runs * 2 // 3}
     for number in range(runs):
         partition = random_.randrange(2)

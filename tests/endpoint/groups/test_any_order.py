@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.endpoint.groups.client import Client, clock, directory_store, offsets_store
 from tests.endpoint.groups.virtual_time import VirtualLoop
+from tests.matrix import examples
 from ts_endpoint.contract import EveryonePermitted
 from ts_endpoint.groups.groups import Groups
 
@@ -247,4 +248,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=25, stateful_step_count=40)
+TestAnyOrder.settings = settings(max_examples=examples(25, quick=10), stateful_step_count=40)

@@ -65,7 +65,7 @@ def by_offset(parts: list[Part | Hole]) -> dict[int, tuple[SegmentCopy, ...] | N
     return found
 
 
-@settings(max_examples=examples(500, quick=100))
+@settings(max_examples=examples(500, quick=30))
 @given(st.lists(OFFSETS, max_size=12), st.integers(0, 1), st.booleans())
 def test_windows_have_the_parts_of_the_whole_plan(
     views: tuple[PartitionView, PartitionView], drawn: list[tuple[int, int]], which: int, joins: bool
@@ -85,7 +85,7 @@ def test_windows_have_the_parts_of_the_whole_plan(
     assert list(found) == sorted(found)
 
 
-@settings(max_examples=examples(500, quick=100))
+@settings(max_examples=examples(500, quick=30))
 @given(st.lists(OFFSETS, max_size=12), st.integers(1, 12))
 def test_a_union_has_each_offset_in_a_bounded_number_of_ranges(drawn: list[tuple[int, int]], most: int) -> None:
     """With more ranges than the maximum, the narrowest gaps are closed."""
