@@ -111,6 +111,7 @@ class FollowedLog:
             self._hurry.clear()
             pause = FOLLOW_SECONDS
             error: Exception | None = None
+            found: bool | None = False
             try:
                 lists = by_name >= _MOST_BY_NAME or monotonic() - self._listed_at >= _LISTING_SECONDS
                 found = await self._advance(lists=lists)
@@ -118,6 +119,10 @@ class FollowedLog:
                 if found:
                     self.changes += 1
                     pause = 0.0
+                elif found is None and lists:
+                    pause = _AGAIN_SECONDS
+                elif found is None:
+                    by_name, pause = _MOST_BY_NAME, 0.0
             except Exception as failed:
                 error, pause, by_name = failed, _AGAIN_SECONDS, 0
                 if not isinstance(failed, TieredStorageError):
@@ -131,13 +136,13 @@ class FollowedLog:
                     look.set_result(None)
                 else:
                     look.set_exception(error)
-            if not pause:
+            if found:
                 await self._tell()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), pause)
 
-    async def _advance(self, *, lists: bool) -> bool:
-        """Read the next pack, or the newest by a listing; return whether there is one."""
+    async def _advance(self, *, lists: bool) -> bool | None:
+        """Read the next pack, or the newest by a listing; return whether there is one, None if it is damaged."""
         now = monotonic()
         read = partial(self._logs.advance, self._name, lists=lists)
         try:
@@ -147,7 +152,7 @@ class FollowedLog:
             if str(error) != self._damage:
                 log.warning("tail_damaged", log=self._name, reason=str(error))
             self._damage = str(error)
-            return False
+            return None
         if lists:
             self._listed_at = now
         return found

@@ -441,6 +441,22 @@ def test_a_damaged_pack_ends_the_view_at_the_next_offset(archive: MadeArchive) -
     served(archive, work)
 
 
+def test_packs_behind_a_damaged_one_are_read(archive: MadeArchive) -> None:
+    """Their names cannot be computed while it is the next one; a listing shows them."""
+    tail = MadeTail(archive)
+    tail.put(made(archive, (50, 55)))
+
+    async def work(endpoint: Served) -> None:
+        assert (await list_offset(endpoint, "t", -1))["offset"] == 55
+        tail.put(made(archive, (55, 60)))
+        body = archive.store.get(tail.newest)[0]
+        archive.store.put(tail.newest, body.replace(b"TSPK", b"DAMA"))
+        tail.put(made(archive, (60, 65)))
+        assert (await list_offset(endpoint, "t", -1))["offset"] == 65
+
+    served(archive, work, refresh_seconds=0.0)
+
+
 def test_an_index_that_lost_an_object_ends_the_view_at_the_next_offset(archive: MadeArchive) -> None:
     """Closed segments are served, before and after the log was read whole."""
     tail = MadeTail(archive)
