@@ -10,8 +10,9 @@ A batch that keeps no record is its header alone, without a codec, and with the 
 Messages of magic 0 and 1 are not rewritten: their offsets are inside of the compressed bytes.
 """
 
-from collections.abc import Container, Iterator
-from typing import Final, Protocol
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator
+from typing import Final, Protocol, cast
 
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import (
@@ -47,6 +48,24 @@ class RecordCodecs(Protocol):
     def pack(self, codec: int, data: bytes) -> bytes:
         """Return compressed records."""
         ...
+
+
+class OffsetDeltas:
+    """Ranges of offsets, as deltas from a batch's base offset: a header can have a range of 2**31, and one record.
+
+    Args:
+        ranges: `[start, end)` of each, ascending.
+        base: offset of the batch.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int]], base: int) -> None:
+        found = [(start - base, end - base) for start, end in ranges]
+        self._starts, self._ends = [start for start, _ in found], [end for _, end in found]
+
+    def __contains__(self, delta: object) -> bool:
+        """Return whether a delta is of one of the ranges."""
+        at = bisect_right(self._starts, cast("int", delta)) - 1
+        return at >= 0 and cast("int", delta) < self._ends[at]
 
 
 def without_records(batch: Buffer, dropped: Container[int], codecs: RecordCodecs) -> bytes:

@@ -13,7 +13,7 @@ from typing import Final
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.errors import BatchTooLarge, CorruptData
-from ts_common.log_format.batch_rewriting import without_records
+from ts_common.log_format.batch_rewriting import OffsetDeltas, without_records
 from ts_common.log_format.framing import MAGIC_POSITION, BatchHeader, parse_header
 from ts_endpoint.data.chunks import Chunk
 from ts_endpoint.records.rewriting import MOST_DECODED
@@ -82,7 +82,7 @@ def _rewritten(chunk: Chunk, erased: ErasedOffsets) -> Replaced:
             continue
         found[number] = None
         if header.magic >= 2:
-            deltas = {offset - header.base_offset for low, high in hidden for offset in range(low, high)}
+            deltas = OffsetDeltas(hidden, header.base_offset)
             try:
                 found[number] = without_records(batch, deltas, codecs)
             except (CorruptData, BatchTooLarge):

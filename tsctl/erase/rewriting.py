@@ -27,7 +27,7 @@ from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import read_index
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, OperatorError
-from ts_common.log_format.batch_rewriting import without_records
+from ts_common.log_format.batch_rewriting import OffsetDeltas, without_records
 from ts_common.log_format.framing import BatchHeader, Trailing, parse_header
 from ts_common.log_format.index_files import IndexBuilder, TimeIndex
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -319,7 +319,7 @@ def _without_erased(old: SegmentFile, new: FileIO, erased: ErasedOffsets, limit:
         if not hidden:
             made.add(header, data, new)
             continue
-        deltas = {offset - header.base_offset for low, high in hidden for offset in range(low, high)}
+        deltas = OffsetDeltas(hidden, header.base_offset)
         changed = without_records(data, deltas, codecs)
         after = parse_header(changed, 0, len(changed))
         assert isinstance(after, BatchHeader)  # noqa: S101  (that function encoded it)

@@ -14,7 +14,7 @@ from typing import Final
 
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.errors import CorruptData
-from ts_common.log_format.batch_rewriting import without_records
+from ts_common.log_format.batch_rewriting import OffsetDeltas, without_records
 from ts_common.log_format.framing import (
     HEADER_SIZE,
     LENGTH_END,
@@ -114,7 +114,7 @@ def without_erased(batches: Iterable[Batch], erased: ErasedOffsets, base: int) -
         if not hidden or header.is_control:
             yield header, data
         elif header.magic >= 2:
-            deltas = {offset - header.base_offset for low, high in hidden for offset in range(low, high)}
+            deltas = OffsetDeltas(hidden, header.base_offset)
             rewritten = bytearray(without_records(data, deltas, codecs))
             found = parse_header(rewritten, 0, len(rewritten))
             assert isinstance(found, BatchHeader)  # noqa: S101  (that function encoded it)

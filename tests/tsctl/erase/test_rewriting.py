@@ -1,6 +1,7 @@
 """A stored segment without its erased records: what stays, and what is hidden only."""
 
 import hashlib
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -296,6 +297,21 @@ def test_a_batch_above_the_limit_is_an_error_that_names_the_option(tmp_path: Pat
         rewritten(made.store, copy, listed(0), limit=BatchLimit(1 << 16, "--max-batch-bytes")),
     ):
         pass
+
+
+def test_the_range_of_a_header_uses_no_memory(tmp_path: Path) -> None:
+    """One record can have a range of 2**31 offsets, and one run of a list has all of them."""
+    log = batch(0, [record(0, PERSON)], last_offset_delta=3_000_000)
+    made, copy = stored(tmp_path, log)
+    rewrite(made, copy, listed(0))  # imports and buffers
+    tracemalloc.start()
+    try:
+        found = rewrite(made, copy, ErasedOffsets.of([(0, 1 << 40, 0)]))
+        assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert (offsets(found[0]), found[1].end) == ([], 3_000_001)
 
 
 def test_a_removed_segment_is_no_damage(tmp_path: Path) -> None:
