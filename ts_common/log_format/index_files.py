@@ -1,8 +1,8 @@
 """A segment's index files: hints for the position to read from, and the list of aborted transactions.
 
 Formats: Kafka's `OffsetIndex`, `TimeIndex`, `AbortedTxn`; big-endian entries without a header. The first two are
-preallocated, so zero bytes can follow the last entry. A broker rebuilds them after a crash. No function here raises: a
-damaged index is used up to the damage, and a wrong one costs time, never rows.
+preallocated, so zero bytes can follow the last entry. A broker rebuilds them after a crash. No function that reads one
+raises: a damaged index is used up to the damage, and a wrong one costs time, never rows.
 
 `IndexBuilder` builds the first two as a broker does (Kafka's `LogSegment.append` and `LogSegment.recover`).
 """
@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
+
+from ts_common.errors import CorruptData
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")  # relative offset, position
 _TIME_ENTRY: Final = struct.Struct(">qi")  # timestamp, relative offset
@@ -91,25 +93,42 @@ class IndexBuilder:
         self._entered = _NO_TIMESTAMP  # timestamp of the last entry
 
     def add(self, last_offset: int, max_timestamp: int, size: int) -> None:
-        """Add the next batch: its last offset, its greatest timestamp in ms, and its size in bytes."""
+        """Add the next batch: its last offset, its greatest timestamp in ms, and its size in bytes.
+
+        Raises:
+            CorruptData: as `finish`.
+        """
         relative = last_offset - self._base
         if max_timestamp > self._greatest[0]:
             self._greatest = (max_timestamp, relative)
         if self._position - self._indexed > self._interval:
-            self._offsets += _OFFSET_ENTRY.pack(relative, self._position)
+            self._offsets += self._packed(_OFFSET_ENTRY, relative, self._position)
             self._indexed = self._position
             self._enter_time()
         self._position += size
 
     def finish(self) -> tuple[bytes, bytes]:
-        """Return the bytes of `.index` and `.timeindex`; the last entry has the segment's greatest timestamp."""
+        """Return the bytes of `.index` and `.timeindex`; the last entry has the segment's greatest timestamp.
+
+        Raises:
+            CorruptData: a batch is farther from the base of the segment than a broker's segment can reach.
+        """
         self._enter_time()
         return bytes(self._offsets), bytes(self._times)
 
     def _enter_time(self) -> None:
         if self._greatest[0] > self._entered:
-            self._times += _TIME_ENTRY.pack(*self._greatest)
+            self._times += self._packed(_TIME_ENTRY, *self._greatest)
             self._entered = self._greatest[0]
+
+    def _packed(self, entry: struct.Struct, *numbers: int) -> bytes:
+        try:
+            return entry.pack(*numbers)
+        except struct.error as error:
+            raise CorruptData(
+                f"a batch near position {self._position} is 2**31 offsets or bytes from the base {self._base}; a "
+                "segment of a broker has less"
+            ) from error
 
 
 def read_offset_index(data: bytes) -> tuple[tuple[int, int], ...]:

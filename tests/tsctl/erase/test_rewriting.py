@@ -299,6 +299,14 @@ def test_a_batch_above_the_limit_is_an_error_that_names_the_option(tmp_path: Pat
         pass
 
 
+def test_offsets_that_no_index_can_have_are_damage(tmp_path: Path) -> None:
+    """An index has 32 bits for an offset; another error would end the run, also for other topics."""
+    far = [batch((1 << 33) + at, [record(0, b"k", 5000 * b"v")]) for at in range(2)]
+    made, copy = stored(tmp_path, batch(0, [record(0, PERSON)]) + b"".join(far))
+    with pytest.raises(HiddenOnly, match=r"it is damaged \(a batch near position \d+ is 2\*\*31 offsets"):
+        rewrite(made, copy, listed(0))
+
+
 def test_the_range_of_a_header_uses_no_memory(tmp_path: Path) -> None:
     """One record can have a range of 2**31 offsets, and one run of a list has all of them."""
     log = batch(0, [record(0, PERSON)], last_offset_delta=3_000_000)
