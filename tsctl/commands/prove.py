@@ -1,12 +1,16 @@
 """`tsctl prove`: a folder that proves a range of a topic on a host without this project."""
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ts_common.archive.erased_offsets import NOTHING_ERASED, ErasedOffsets
 from ts_common.archive.view import open_view
-from ts_common.errors import ConfigurationError, OperatorError, QueryError
+from ts_common.errors import ConfigurationError, CorruptData, OperatorError, QueryError
+from ts_common.json_objects import MAX_INT64
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.option_groups import with_groups
 from ts_common.wording import counted, some
@@ -26,7 +30,8 @@ from tsctl.commands.get import range_query
 from tsctl.durable_files import disk_errors
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, size
-from tsctl.scan_options import FromOption, IncarnationOption, MaxBatchBytesOption, ToOption, parse_bounds
+from tsctl.scan_options import FromOption, IncarnationOption, MaxBatchBytesOption, ToOption, batch_limit, parse_bounds
+from tsctl.seal.leaves import Leaf
 from tsctl.seal.proving import Wanted, find_proof, write_folder
 from tsctl.seal.signing import read_accepted
 
@@ -47,6 +52,8 @@ def prove(
 ) -> None:
     """Write the sealed segments of a range, what proves them, and a verifier that needs only Python and openssl.
 
+    Nothing is written while one of them has records that tsctl erase has hidden.
+
     Exit code 1: some segments of the range are in no seal yet, or offsets are missing.
     """
     problems: list[str] = []
@@ -59,6 +66,7 @@ def prove(
         raise ConfigurationError(SOURCE, problems)
     name, accepted = given.name(), read_accepted(public_keys or ())
     query, wanted, is_whole = range_query(name, topic, asked), list[Wanted](), True
+    erased = dict[str, ErasedOffsets]()
     with open_archive(name, output.warn) as archive:
         held = archive.topics([topic], parse_partitions(partition), incarnation)
         if len({entry.topic.name for entry in held}) != 1:
@@ -66,6 +74,8 @@ def prove(
         (entry,) = held
         for catalog in entry.topic.partitions:
             view = open_view(entry.store, catalog)
+            for place in (catalog, *(former.catalog for former in catalog.former)):
+                erased[place.keys.prefix] = place.read_erased(entry.store)
             plan = plan_partition(entry.store, view, query)
             check_thawed(entry.store, plan.read.ranges, incarnation)
             for loss in plan.losses:
@@ -82,7 +92,8 @@ def prove(
             raise OperatorError(f"{topic}: no seal has a segment of this range; nothing was written: tsctl seal run")
         total = sum(each.leaf.size or 0 for each in proof.files)
         with disk_errors(), output.progress("bytes", total, in_bytes=True) as advance:
-            write_folder(entry.store, archive.keys, topic, wanted, proof, directory, advance)
+            check = partial(_check_none_erased, erased)
+            write_folder(entry.store, archive.keys, topic, wanted, proof, directory, advance, check)
     if as_json:
         fields = {"directory": str(directory), "files": len(proof.files), "bytes": total, "seals": len(proof.seals)}
         output.document({"cluster": archive.keys.cluster, **fields, "in_no_seal": proof.lacking})
@@ -91,3 +102,30 @@ def prove(
         output.text(f"verify it: python3 -I -S {directory / 'verify.py'} --public-key FILE")
     if not is_whole:
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _check_none_erased(erased: Mapping[str, ErasedOffsets], leaf: Leaf, path: Path) -> None:
+    """Check that the file of a segment has no record that is hidden: it is a copy of the whole object.
+
+    Args:
+        erased: by the prefix of a directory.
+
+    Raises:
+        OperatorError: it has some, or is too damaged to show that it has none.
+    """
+    offsets = erased.get(f"{leaf.key.rpartition('/')[0]}/", NOTHING_ERASED)
+    if not offsets.meets(leaf.base or 0, MAX_INT64):
+        return
+    from tsctl.erase.rewriting import count_hidden  # noqa: PLC0415  (pyarrow, only for a topic with erased records)
+
+    try:
+        with path.open("rb", buffering=0) as file:
+            count = count_hidden(file, offsets, batch_limit())
+        what = f"contains {counted(count, 'erased record')}"
+    except CorruptData as error:
+        count, what = None, f"can contain erased records, because it is damaged ({error})"
+    if count != 0:
+        raise OperatorError(
+            f"{leaf.key} {what}; its file would have their records. Narrow --from and --to, or wait for `tsctl erase "
+            "run`, then `tsctl seal run`"
+        )

@@ -143,8 +143,12 @@ def write_folder(
     proof: Proof,
     folder: Path,
     advance: Callable[[int], object],
+    check: Callable[[Leaf, Path], object] = lambda *_: None,
 ) -> None:
     """Write the folder of a proof.
+
+    Args:
+        check: is called with each segment and its file; an error that it raises leaves no folder.
 
     Raises:
         CorruptData: an object has other bytes than were sealed.
@@ -158,7 +162,7 @@ def write_folder(
         for name in ("heads", "segments"):
             (partial / name).mkdir()
         _write_heads(store, keys, proof.seals, partial / "heads")
-        names = _write_segments(store, proof.files, partial, advance)
+        names = _write_segments(store, proof.files, partial, advance, check)
         content = {
             "version": 1,
             "cluster": keys.cluster,
@@ -202,7 +206,11 @@ def _write_heads(store: ObjectStore, keys: ClusterKeys, seals: Iterable[CheckedS
 
 
 def _write_segments(
-    store: ObjectStore, files: Iterable[Placed], partial: Path, advance: Callable[[int], object]
+    store: ObjectStore,
+    files: Iterable[Placed],
+    partial: Path,
+    advance: Callable[[int], object],
+    check: Callable[[Leaf, Path], object],
 ) -> dict[tuple[str, int], str]:
     """Write the sealed version of each object; return the file of each, by key and seal."""
     names = {}
@@ -210,6 +218,8 @@ def _write_segments(
         leaf = placed.leaf
         name = f"segments/{number:04d}{'.log' if leaf.kind is LeafKind.LOG else '.json'}"
         _write_object(store, leaf, partial / name, advance)
+        if leaf.kind is LeafKind.LOG:
+            check(leaf, partial / name)
         names[leaf.key, placed.seal] = name
     return names
 

@@ -98,3 +98,20 @@ def test_without_evidence_a_removed_chain_is_named(person: Canary, keys: Keys, d
         person.keys.segment(FIRST),
         person.keys.segment(SegmentName(100)),
     }
+
+
+def test_a_folder_for_an_auditor_has_no_hidden_record(person: Canary, keys: Keys, run: Run, tmp_path: Path) -> None:
+    """Its files are whole segments: it is not written before a run has removed those with such records."""
+    seal(person.archive, keys)
+    request(person, 1)
+    named = ("--url", person.archive.location, "--cluster", "prod", "--public-key", keys.public)
+    refused = run("prove", tmp_path / "proof", "--topic", "t", *named)
+    assert (refused.code, "its file would have their records" in refused.err) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir() if "proof" in path.name or "partial" in path.name) == []
+    assert run("prove", tmp_path / "others", "--topic", "t", "--from", END, *named).code == 0
+    run_until_removed(person)
+    seal(person.archive, keys)
+    assert run("prove", tmp_path / "proof", "--topic", "t", *named).code == 0
+    files = [*(tmp_path / "proof" / "segments").iterdir()]
+    assert files
+    assert not any(person.person in path.read_bytes() for path in files)
