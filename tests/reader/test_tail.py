@@ -450,6 +450,19 @@ def test_a_hostile_log_needs_no_more_memory_than_an_honest_one(
     assert sizes == []
 
 
+def test_no_log_is_read_after_one_that_needs_too_much_memory(
+    archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit can name 32, and each can have 16 indexes."""
+    ship(archive, live=live((0, 100), former=[(str(broker), 0) for broker in range(2, 10)]))
+    for broker in range(1, 10):
+        MadeTail(archive, str(broker)).put(plain(archive, (100, 110)))
+    monkeypatch.setattr(tail_logs, "_MOST_BYTES", 3 * archive.store.head(MadeTail(archive, "1").key(pack_name(1))).size)
+    store = Recorded(archive.store)
+    assert read(store, archive) == list(range(110))
+    assert 2 <= sum(request.startswith("LIST") and "/tail/" in request for request in store.requests) < 6
+
+
 def test_a_commit_that_names_many_logs_makes_a_reader_list_none(archive: ScannedArchive) -> None:
     """Each would be a request, and no partition had so many leaders lately."""
     ship(archive, live=live((0, 100), former=[(str(broker), 0) for broker in range(2, 50)]))

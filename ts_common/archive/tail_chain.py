@@ -5,9 +5,10 @@ below that leader's high watermark. No later event makes that false. The commit 
 leaderships, and the epochs of the leader's log from the next offset on.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from ts_common.archive.commit import Commit
@@ -111,8 +112,7 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
     is_late = any(entry.epoch > commit.epoch for _, entry in entries)
     epochs = commit.epochs.continued(live.ahead, end)
     own = live.log, commit.epoch
-    # A leadership has no record of a later one, whatever epochs its entries have.
-    ended = {of: next((first for later, first in epochs if later > of[1]), MAX_INT64) for of in (own, *live.former)}
+    named = {own, *live.former}
     # A leader that fetched a compacted log has no epoch below this. There its own entries alone are of its log.
     first_known = epochs.pairs[0][1] if epochs.pairs else MAX_INT64
     alive = sorted(
@@ -121,10 +121,10 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
                 log,
                 entry,
                 entry.start if (log, entry.epoch) == own else max(entry.start, first_known),
-                min(epochs.live_end(entry.epochs, entry.start, entry.end), ended[log, entry.epoch]),
+                min(epochs.live_end(entry.epochs, entry.start, entry.end), _ended(epochs, entry.epoch)),
             )
             for log, entry in entries
-            if (log, entry.epoch) in ended and entry.end > end
+            if (log, entry.epoch) in named and entry.end > end
         ),
         key=attrgetter("start"),
     )
@@ -142,3 +142,9 @@ def join(commit: Commit, entries: Iterable[tuple[str, TailEntry]]) -> Chain:
             stable = end
         links.append(best._replace(start=end))
         end = best.end
+
+
+def _ended(epochs: EpochHistory, epoch: int) -> int:
+    """Return where the first later epoch of a list begins: no leadership has a record of a later one."""
+    following = bisect_right(epochs.pairs, epoch, key=itemgetter(0))
+    return epochs.pairs[following][1] if following < len(epochs.pairs) else MAX_INT64

@@ -76,6 +76,11 @@ class Budget:
     def __init__(self) -> None:
         self._left = _MOST_BYTES
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether too few bytes were left."""
+        return self._left < 0
+
     def take(self, size: int) -> None:
         """Use some.
 
@@ -191,6 +196,8 @@ class TailLogs:
                 if damage is None or log == commit.live.log:
                     raise
                 damage.append(str(error))
+                if budget.is_spent:
+                    break
         return found
 
     def continuing(
