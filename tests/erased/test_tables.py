@@ -14,7 +14,7 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from tests.erased.canary import GONE, STAY, Canary, canary, log_of, put_erased
+from tests.erased.canary import END, GONE, STAY, Canary, canary, log_of, put_erased
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.made_tables import MadeTable, verified
@@ -146,6 +146,31 @@ def test_a_run_deletes_the_rows_and_after_expiry_no_byte_is_left(tmp_path: Path,
     assert remaining(person, 1) == []
     assert having(table.directory, person.person) == []
     assert table.tables.verify(NAME).differences == ()
+
+
+def test_rows_of_a_former_place_keep_a_request_open_until_a_run_has_compared_them(tmp_path: Path) -> None:
+    """What the table wrote before has no list of that directory, and only names directories of its own cluster."""
+    former = canary(MadeArchive(tmp_path / "archive", cluster="old"))
+    later = MadeArchive(tmp_path / "archive")
+    later.put_segment("t", END, log_of(former.person, END, 220, ()))
+    later.commit("t", 220, highest_base=END, log_start=END)
+    later.put_restored(former.archive.keys, END)
+    table = Made(later, tmp_path / "lake", *KINDS["parquet"])
+    table.tables.create(NAME)
+    table.tables.run(NAME)
+    assert having(table.directory, former.person)
+    former.erase()
+    request(Canary(later, former.person))
+
+    def remaining(searched: float) -> list[Remains]:
+        wanted = {"old/t-0": 1, "old/t-1": 1}
+        return [*remaining_in_tables(later.store, later.keys, wanted, int(searched * 1000))]
+
+    (open_one,) = remaining(time() - 5)
+    assert "its rows can have records of old/t-0 (list 1)" in open_one.reason
+    table.tables.run(NAME)
+    assert remaining(time() - 5) == []
+    assert having(table.directory, former.person) == []
 
 
 def test_former_records_of_a_key_are_the_newest_ones_if_the_later_ones_are_erased(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Surfaces:
         wanted: Mapping[str, int] = {each.directory: each.number for each in progress.request.partitions if each.number}
         if not wanted:
             return []
-        tables = partial(remaining_in_tables, self._store, self._cluster, wanted)
+        tables = partial(remaining_in_tables, self._store, self._cluster, wanted, progress.searched)
         before, protection = progress.searched / 1000, self._protection
         found = looked(tables, Surface.TABLE, self._cluster.cluster_prefix)
         its = [keys for name, keys in {**removed, **places}.items() if name in wanted]
