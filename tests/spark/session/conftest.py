@@ -1,6 +1,8 @@
 """One cluster whose topics the oracle compares, the archives of its closed segments, and one Spark session."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -35,29 +37,47 @@ class Shipped:
 
 
 @pytest.fixture(scope="package")
-def cluster() -> Iterator[LocalCluster]:
-    """A broker with every topic of this folder, filled; and an S3 server."""
-    with LocalCluster(s3=True, buckets=[BUCKET, OF_AGENTS], name="spark") as cluster:
-        cluster.create_topic("fields", partitions=len(CODECS), config=_SEGMENTS)
-        cluster.create_topic(
-            "appended", config={**_SEGMENTS, "message.timestamp.type": "LogAppendTime", "compression.type": "lz4"}
-        )
-        for partition, codec in enumerate(CODECS):
-            cluster.produce("fields", every_field(1000), partition=partition, config={"compression.type": codec})
-        cluster.produce("appended", every_field(1000), partition=0)
-        for name in NAMES:
-            count = 11 if name == "t" else 1
-            cluster.create_topic(name, partitions=count, config={"segment.bytes": "2000"})
-            for partition in range(count):
-                few = [Record(f"{name}-{partition} {n}".encode(), key=bytes(200)) for n in range(20)]
-                cluster.produce(name, few, partition=partition, config={"batch.size": 500})
-        yield cluster
+def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, SparkSession]]:
+    """Start a broker and an S3 server, and meanwhile the session: it needs the S3 server's address alone."""
+    cluster = LocalCluster(s3=True, buckets=[BUCKET, OF_AGENTS], name="spark")
+    assert cluster.s3 is not None
+    with ExitStack() as ending, ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(ending.enter_context, cluster)
+        directory = tmp_path_factory.mktemp("spark")
+        session = ending.enter_context(local_session(directory, environment=cluster.s3.environment()))
+        starting.result()
+        yield cluster, session
 
 
 @pytest.fixture(scope="package")
-def oracle(cluster: LocalCluster) -> list[OracleRecord]:
+def cluster(_started: tuple[LocalCluster, SparkSession]) -> LocalCluster:
+    """Return the broker of this folder, and its S3 server."""
+    return _started[0]
+
+
+@pytest.fixture(scope="package")
+def filled(cluster: LocalCluster) -> LocalCluster:
+    """Fill the topics that several files read."""
+    cluster.create_topic("fields", partitions=len(CODECS), config=_SEGMENTS)
+    cluster.create_topic(
+        "appended", config={**_SEGMENTS, "message.timestamp.type": "LogAppendTime", "compression.type": "lz4"}
+    )
+    for partition, codec in enumerate(CODECS):
+        cluster.produce("fields", every_field(1000), partition=partition, config={"compression.type": codec})
+    cluster.produce("appended", every_field(1000), partition=0)
+    for name in NAMES:
+        count = 11 if name == "t" else 1
+        cluster.create_topic(name, partitions=count, config={"segment.bytes": "2000"})
+        for partition in range(count):
+            few = [Record(f"{name}-{partition} {n}".encode(), key=bytes(200)) for n in range(20)]
+            cluster.produce(name, few, partition=partition, config={"batch.size": 500})
+    return cluster
+
+
+@pytest.fixture(scope="package")
+def oracle(filled: LocalCluster) -> list[OracleRecord]:
     """Everything that Kafka's Java consumer reads."""
-    return dump(cluster.bootstrap, ["fields", "appended", *NAMES])
+    return dump(filled.bootstrap, ["fields", "appended", *NAMES])
 
 
 @pytest.fixture(scope="package")
@@ -73,11 +93,9 @@ def on_s3(cluster: LocalCluster, oracle: list[OracleRecord], spark: SparkSession
 
 
 @pytest.fixture(scope="package")
-def spark(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores; Python workers get the S3 server's credentials the ordinary way, from the environment."""
-    assert cluster.s3 is not None
-    with local_session(tmp_path_factory.mktemp("spark"), environment=cluster.s3.environment()) as session:
-        yield session
+def spark(_started: tuple[LocalCluster, SparkSession]) -> SparkSession:
+    """Return a session of two cores; Python workers get the S3 server's credentials from the environment."""
+    return _started[1]
 
 
 def _ship(cluster: LocalCluster, oracle: list[OracleRecord], archive: Archive) -> Shipped:

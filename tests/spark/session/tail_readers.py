@@ -1,6 +1,7 @@
 """All that read an archive while its live tail grows, each opened once for each isolation level."""
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -76,12 +77,20 @@ def all_readers(
 
 
 def assert_all_show(readers: Readers, archive: Archive, bootstrap: str) -> None:
-    """Check that each reader has what Kafka's consumer reads, each record once and in order."""
-    kafkas = {level: kafkas_rows(bootstrap, archive.topic, level) for level in LEVELS}
+    """Check that each reader has what Kafka's consumer reads, each record once and in order. They read at once."""
+    with ThreadPoolExecutor(len(readers) + 2 * len(LEVELS)) as pool:
+        asked = {level: pool.submit(kafkas_rows, bootstrap, archive.topic, level) for level in LEVELS}
+        scanned = {level: pool.submit(shown_rows, archive, level) for level in LEVELS}
+
+        def rows_of(each: tuple[str, Isolation]) -> Rows:
+            return readers[each](0 if each[0] in (BATCH, STREAM) else len(asked[each[1]].result()))
+
+        found = {each: pool.submit(rows_of, each) for each in readers}
+        kafkas = {level: future.result() for level, future in asked.items()}
     for level in LEVELS:
-        assert shown_rows(archive, level) == kafkas[level]
-    for (name, level), read in readers.items():
-        assert read(len(kafkas[level])) == kafkas[level], (name, level)
+        assert scanned[level].result() == kafkas[level]
+    for (name, level), read in found.items():
+        assert read.result() == kafkas[level], (name, level)
 
 
 def _client(consumer: Consumer | TieredConsumer, topic: str) -> Read:

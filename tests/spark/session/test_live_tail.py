@@ -58,12 +58,13 @@ def test_all_readers_show_what_kafka_has_across_the_change_to_segments(
     Spark needs the longest time, so `make test` has its queries of committed transactions alone.
     """
     brokers.create_topic(archive.topic, config={"segment.bytes": "60000"})
-    archive.agent(1)
+    agent = archive.agent(1, waits=False)  # the endpoint starts meanwhile
     # On a slow machine it is open for longer than a minute.
     producer = brokers.producer({"transactional.id": archive.topic, "transaction.timeout.ms": 600_000})
-    producer.init_transactions(PATIENCE)
     with ExitStack() as opened:
         (endpoint,) = opened.enter_context(running(archive.location, tmp_path, options=ENDPOINT_OPTIONS))
+        agent.wait_ready()
+        producer.init_transactions(PATIENCE)
         readers: Readers = {}
         end, following = 0, 0
         for stage in range(2):
