@@ -4,7 +4,7 @@ A start and a query need a third of the processor time of Spark's own:
 - The JVM starts from a class archive, as the servers do (`dev.local.jvm`), and compiles as they do.
 - Spark lists zip files and a jar in `PYTHONPATH`, so that a worker compiles PySpark from a zip file when it starts, and
   reads the directories of these files again before each task. Workers of these sessions import the installed PySpark.
-- Workers that run tasks are forks of a process that has imported the heavy modules.
+- Workers that run tasks or plan queries are forks of processes that have imported the heavy modules.
 """
 
 import os
@@ -23,19 +23,25 @@ from dev.local.environment import spark_variables
 from dev.local.jars import iceberg_jars
 from dev.local.jvm import FAST_START, class_archive
 
-# Spark passes `-m pyspark.daemon pyspark.worker` for the process whose forks run tasks, and others when it plans.
+# Spark passes `-m pyspark.daemon pyspark.worker` for the process whose forks run tasks. It passes other modules for
+# those whose forks make a source, once for each query, and plan it.
 _PYTHON: Final = """#!/bin/sh
-unset PYTHONPATH
-if [ "$3" = pyspark.worker ]; then
+unset PYTHONPATH modules
+case "$3" in
+  pyspark.worker) modules="{modules}" ;;
+  pyspark.sql.worker.create_data_source | pyspark.sql.worker.plan_data_source_read) modules="$3, {planning}" ;;
+esac
+if [ "$modules" ]; then
   set -- -c "import gc, runpy, sys
-import {modules}
+import $modules
 gc.freeze()
-sys.argv = ['', 'pyspark.worker']
+sys.argv = ['', '$3']
 runpy.run_module('pyspark.daemon', run_name='__main__', alter_sys=True)"
 fi
 exec "{python}" "$@"
 """
 _HEAVY: Final = ("pyspark.sql.pandas.serializers", "ts_reader.query.read_split", "ts_common.store.shared_stores")
+_PLANNING: Final = ("ts_spark.source", "ts_reader.query.plan_query", "ts_common.store.shared_stores")
 _EXIT_SECONDS: Final = 120.0  # the JVM writes a class archive while it exits
 
 
@@ -56,7 +62,9 @@ def local_session(
         environment: further variables of the JVM and the Python workers.
     """
     python = directory / "python"
-    python.write_text(_PYTHON.format(python=sys.executable, modules=", ".join([*_HEAVY, *modules])))
+    python.write_text(
+        _PYTHON.format(python=sys.executable, modules=", ".join([*_HEAVY, *modules]), planning=", ".join(_PLANNING))
+    )
     python.chmod(0o755)
     variables = {
         **spark_variables(),
