@@ -4,14 +4,18 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.made_archive import CLUSTER, MadeArchive
 from tests.made_tail import Recorded, plain, ship
+from tests.uploader.beside import BUCKET
 from tests.uploader.tail.test_pack_log import Clock
 from ts_common.archive.tail_logs import read_indexes
 from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Offset, Query, Subscription
 from ts_reader.query.read_split import read_split
@@ -171,3 +175,30 @@ def test_a_log_of_an_earlier_release_is_merged_into_one_index(
         shipped.put()
     assert len(shipped.log.merged) == 1
     shipped.read(100)
+
+
+@pytest.mark.parametrize(("size", "total", "of_tail"), [("small", 8, 3), ("large", 10, 5)])
+def test_a_fresh_reader_of_one_partition_sends_at_most_ten_requests(
+    proxy: S3FaultProxy, monkeypatch: pytest.MonkeyPatch, size: str, total: int, of_tail: int
+) -> None:
+    """On the wire, with all that its store sends; where retention has written `log.start`, one more."""
+    for name, value in proxy.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(merging, "PACKS", 12)
+    if size == "large":  # a pack of a log with more than 1,024 entries
+        for setting, number in {"_WIDE_EVERY": 4, "_WIDE_ROWS": 2, "_NARROW_ROWS": 1}.items():
+            monkeypatch.setattr(pack_log, setting, number)
+    archive = MadeArchive(f"s3://{BUCKET}/fresh-{size}")
+    archive.put_incarnations("t", "AAAAAAAAAAAAAAAAAAAAAA")
+    ship(archive)
+    shipped = Shipped(archive)
+    for _ in range(12 * 5 + 7):
+        shipped.put()
+    archive.store.close()
+    before = len(proxy.requests())
+    query = Query(archive.location, CLUSTER, None, Subscription(("t",)), start=Offset(shipped.end - 3), tail=True)
+    with open_store(archive.location) as store:
+        rows = [each for split in plan_query(store, query).splits for each in read_split(store, split, ["offset"])]
+    assert sum(each.num_rows for each in rows) == 3
+    sent = [unquote(each.target) for each in proxy.requests()[before:]]
+    assert (len(sent), sum("/tail/" in each for each in sent)) == (total, of_tail), sent
