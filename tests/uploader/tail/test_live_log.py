@@ -52,6 +52,7 @@ def test_the_pieces_of_a_log_are_the_log_that_is_written_meanwhile(cluster: Loca
         try:
             while writer.is_alive():
                 take(log, answers.request({T: 0})[T], pieces)
+                writer.join(0.01)
         finally:
             ended.set()
             writer.join(SECONDS)

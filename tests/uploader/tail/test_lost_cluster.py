@@ -19,7 +19,7 @@ from tests.uploader.tail.shown import shown, shown_end
 from ts_common.archive.tail_logs import TailLogs
 
 pytestmark = pytest.mark.usefixtures("credentials", "mended")
-INTERVAL = 0.5  # seconds
+INTERVAL = 0.2  # seconds
 SLOW = 1.5  # seconds that a round can need on a busy machine
 BUSY, QUIET = 0, 1
 QUIET_RECORDS = 300
