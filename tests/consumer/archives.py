@@ -102,7 +102,7 @@ class Both:
 
     def plain_rows(self, topic: str, ends: Sequence[int]) -> dict[int, list[Row]]:
         """Return all rows of a topic as the plain client has them, from the start to below the ends."""
-        plain = self.plain(f"plain-{topic}")
+        plain = self.plain(f"plain-{topic}", enable_auto_commit=False)  # at its end it would wait for a coordinator
         plain.assign([TopicPartition(topic, partition, 0) for partition in range(len(ends))])
         try:
             return read_until(plain, dict(enumerate(ends)))
@@ -125,7 +125,7 @@ def read_until(consumer: Any, ends: dict[int, int], found: dict[int, list[Row]] 
     deadline = monotonic() + SECONDS
     while any(not rows or rows[-1][2] < ends[partition] - 1 for partition, rows in found.items()):
         assert monotonic() < deadline, {partition: len(rows) for partition, rows in found.items()}
-        for message in consumer.consume(200, 0.2):
+        for message in consumer.consume(200, 0.02):
             found[message.partition()].append(row_of(message))
     return found
 
