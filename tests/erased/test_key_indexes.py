@@ -56,6 +56,7 @@ def test_a_run_from_before_the_list_is_written_again(tmp_path: Path, monkeypatch
     (before,) = remaining_in_key_indexes(store, [keys])
     (old,) = read_runs(store, keys.cluster, keys.incarnation)
     assert (before.surface, before.where, before.until) == (Surface.KEY_INDEX, old.prefix, None)
+    assert "for an older incarnation with --incarnation" in before.reason  # the command visits the newest only
     done = kept(person)
     assert (done.built.objects, done.merged, done.removed, done.warnings) == (2, 1, 0, ())
     (waiting,) = remaining_in_key_indexes(store, [keys])

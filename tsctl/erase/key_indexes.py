@@ -17,7 +17,9 @@ from tsctl.erase.remains import Remains, Surface
 
 _MILLISECONDS: Final = 1000
 _SHOWN: Final = 3  # directories of a reason
-_WRITES: Final = "writes it again without them"
+_WRITES: Final = (
+    "writes it again without them, for an older incarnation with --incarnation, for a former cluster with --cluster"
+)
 
 
 def remaining_in_key_indexes(
