@@ -166,9 +166,10 @@ def add(
     """
     store = found.store
     existing = read_erasure(store, cluster, demand.name)
-    now = None
+    now, earliest = None, 0
     if existing is not None:
-        now = existing.after(run for run, _ in list_erasure_runs(store, cluster, demand.name))
+        runs = [run for run, _ in list_erasure_runs(store, cluster, demand.name)]
+        now, earliest = existing.after(runs), max(existing.time, *(run.time for run in runs), 0) + 1
     ends = None if now is None else {each.directory: each.end for each in now.partitions}
     noted, unread = list[ErasedPartition](), 0
     for place in found.places:
@@ -184,7 +185,7 @@ def add(
     for each in () if now is None else now.partitions:
         if each.directory not in names:  # retention removed it wholly, or no agent has shipped any of it
             noted.append(replace(each, searched=max(each.searched, each.end) if each.searched else 0))
-    time, by = int(store.current_time() * _MILLISECONDS), store.identity()
+    time, by = max(int(store.current_time() * _MILLISECONDS), earliest), store.identity()
     if now is not None:
         run = ErasureRun(demand.name, time, by, unread, tuple(noted))
         store.put(erasure_run_key(cluster, demand.name, time), run.encode(), condition=IfAbsent())

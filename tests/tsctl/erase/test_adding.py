@@ -113,6 +113,22 @@ def test_a_request_is_open_until_a_partition_that_only_brokers_have_was_shipped(
     assert shown(archive).count(PERSON) == 2
 
 
+def test_a_search_after_the_clock_stepped_back_is_the_last_one(
+    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches count in the order of their times, and the last one decides what could not be read."""
+    erase(archive, demand())
+    found = places_of(archive.store, archive.keys, "t")
+    commit = archive.store.get(archive.partition("t").commit)[0]
+    archive.store.delete([archive.partition("t").commit])
+    assert add(archive.keys, found, demand(), lambda _: None).unread == 1
+    archive.store.put(archive.partition("t").commit, commit)
+    monkeypatch.setattr(type(archive.store), "current_time", lambda _: 1_000_000.0)
+    erase(archive, demand())
+    (progress,) = read_progress(archive.store, archive.keys)
+    assert (progress.request.unread, progress.state) == (0, ErasureState.HIDDEN)
+
+
 def test_a_lost_commit_does_not_move_the_end_of_a_request(archive: MadeArchive) -> None:
     """The search after the agent has written it again ends where the first one did."""
     erase(archive, demand())
