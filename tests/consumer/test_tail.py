@@ -158,7 +158,7 @@ def test_kafka_follows_the_tail_without_a_seam(both: Both) -> None:
     rows = both.plain_rows(topic, [both.cluster.latest(topic, 0)])
     both.cluster.delete_records(topic, {0: (shipped + end) // 2})
     for mode in (TierMode.KAFKA_PREFERRED, TierMode.TIERED_STORAGE_PREFERRED):
-        with both.consumer(mode, f"tail-{mode}") as consumer:
+        with both.consumer(mode, f"tail-{mode}", enable_auto_commit=False) as consumer:
             consumer.assign([TopicPartition(topic, 0)])
             found = read_until(consumer, {0: rows[0][-1][2] + 1})
             statistics = consumer.tier_statistics()

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 
 from dev.local.kafka.cluster import LocalCluster
 from dev.local.proxy.s3 import S3FaultProxy
-from tests.uploader.beside import BUCKET, Archive, archives
+from tests.uploader.beside import Archive, archives
 from tests.uploader.leadership.kraft.secured_brokers import PASSWORD, make_certificates, secured
 from tests.uploader.local_directory import LocalDirectory
 from tests.uploader.tail.leader_moves import kraft_brokers
@@ -39,12 +39,16 @@ def kraft_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
-def secured_kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One broker of Kafka 4 with every kind of listener, and an authorizer; the cluster itself uses the plain one."""
+def secured_kraft(two_brokers: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One broker of Kafka 4 with every kind of listener, and an authorizer; the cluster itself uses the plain one.
+
+    The S3 server is the one of `two_brokers`, because its start would need longer than the broker's.
+    """
+    assert two_brokers.s3 is not None
     certificates = tmp_path_factory.mktemp("certificates")
     make_certificates(certificates)
     rolls = {"log.segment.bytes": "1048576"}
-    cluster = LocalCluster(mode="kraft", s3=True, buckets=[BUCKET], properties=rolls, name="kraft-secured")
+    cluster = LocalCluster(mode="kraft", s3=two_brokers.s3, properties=rolls, name="kraft-secured")
     cluster.brokers[1].properties.update(secured(cluster, certificates))
     with cluster:
         admin = cluster.admin()

@@ -11,7 +11,7 @@ LocalCluster, with the topic helpers of `dev.local.kafka.topics.Topics`
     zookeeper             ZooKeeper, or None in KRaft mode
     controller            Controller with `own_controller`; otherwise None, and in KRaft mode broker 1 is the controller
     s3                    S3Server with `s3`, or None
-    servers               all servers; those that others need are first
+    servers               all servers that it starts; those that others need are first
     links                 with `proxied`: LinkProxy by name, "broker-1:zookeeper" and "broker-1", to cut, stall and heal
     agent_surroundings(broker)  a server.properties for an agent that reaches ZooKeeper by a link, "agent-1:zookeeper"
     bootstrap             "127.0.0.1:p1,127.0.0.1:p2"
@@ -72,9 +72,9 @@ class LocalCluster(Topics):
         mode: "zookeeper" is Kafka 3.9 with ZooKeeper; "kraft" is Kafka 4, and broker 1 is the controller too.
         line: version line of Kafka in KRaft mode.
         own_controller: in KRaft mode, whether the controller is a process of its own.
-        s3: whether to start an S3 server.
-        tls: whether it serves https, to clients with `certificates`.
-        buckets: created at the start, if there is an S3 server.
+        s3: whether to start an S3 server; or one of another cluster, which runs.
+        tls: whether an S3 server that it starts serves https, to clients with `certificates`.
+        buckets: created at the start, if it starts an S3 server.
         properties: of every broker; they override `dev.local.kafka.broker.DEFAULTS`.
         topic_config: of every topic; a topic's own settings override it.
         broker_properties: of single brokers, by id; they override `properties`.
@@ -97,7 +97,7 @@ class LocalCluster(Topics):
         mode: Mode = "zookeeper",
         line: Line = "4",
         own_controller: bool = False,
-        s3: bool = False,
+        s3: bool | S3Server = False,
         tls: bool = False,
         buckets: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
@@ -115,7 +115,10 @@ class LocalCluster(Topics):
         self.directory = Path(tempfile.mkdtemp(prefix=f"{name}.{os.getpid()}.", dir=_TEMPORARY))
         self.logs = _LOGS / self.directory.name
         self.certificates = Certificates(self.directory) if tls else None
-        self.s3 = S3Server(self.directory / "s3", self.logs, certificates=self.certificates) if s3 else None
+        self._own_s3 = (
+            S3Server(self.directory / "s3", self.logs, certificates=self.certificates) if s3 is True else None
+        )
+        self.s3 = s3 if isinstance(s3, S3Server) else self._own_s3
         self.zookeeper = (
             ZooKeeper(self.directory / "zookeeper", self.logs, zookeeper_security) if mode == "zookeeper" else None
         )
@@ -141,8 +144,8 @@ class LocalCluster(Topics):
 
     @property
     def servers(self) -> list[Server]:
-        """All servers; those that others need are first."""
-        others = (self.s3, self.zookeeper, self.controller)
+        """All servers that it starts; those that others need are first."""
+        others = (self._own_s3, self.zookeeper, self.controller)
         return [server for server in (*others, *self.brokers.values()) if server is not None]
 
     @property
@@ -200,8 +203,8 @@ class LocalCluster(Topics):
     def _start(self) -> None:
         # S3 needs the longest and depends on no other server. While ZooKeeper starts, it accepts connections that it
         # never answers. A broker with such a connection hangs until its timeout, so brokers wait for ZooKeeper.
-        if self.s3 is not None:
-            self.s3.launch()
+        if self._own_s3 is not None:
+            self._own_s3.launch()
         if self.zookeeper is not None:
             self.zookeeper.start()
             for number in self.brokers if self._proxied else ():
@@ -212,9 +215,9 @@ class LocalCluster(Topics):
             list(pool.map(lambda broker: broker.launch(), self.brokers.values()))
         for server in self.servers:
             server.wait_ready()
-        if self.s3 is not None:
+        if self._own_s3 is not None:
             for bucket in self._buckets:
-                self.s3.create_bucket(bucket)
+                self._own_s3.create_bucket(bucket)
         wait_for(
             lambda: all(len(broker.metadata().brokers) == len(self.brokers) for broker in self.brokers.values()),
             f"each of {len(self.brokers)} brokers to see all others",
