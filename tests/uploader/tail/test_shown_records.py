@@ -120,6 +120,8 @@ def test_each_acknowledged_record_is_shown_once_across_leaders_and_killed_agents
                 acknowledged |= produce(cluster, archive.topic, f"other{number}", 20, bootstrap_servers=of_other)
                 wait_shown(archive, max(acknowledged) + 1)
                 give_back(cluster, archive.topic, move, leader)
+            acknowledged |= produce(cluster, archive.topic, "last", 300)  # more than a segment
+            wait_for(lambda: archive.next_offset() > 0, "a segment to be shipped", PATIENCE)
             watch.check()
         seen = wait_shown(archive, cluster.latest(archive.topic, 0))
         followed.wait(seen[-1].offset)
@@ -128,6 +130,5 @@ def test_each_acknowledged_record_is_shown_once_across_leaders_and_killed_agents
     values = {record.offset: record.value for record in seen}
     assert (load.acknowledged[0] | acknowledged).items() <= values.items()
     assert watch.reads > 1
-    assert archive.next_offset() > 0
     assert followed.records == seen
     assert followed.lives > 1
