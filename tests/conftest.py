@@ -65,7 +65,6 @@ settings.register_profile("repeatable", parent=settings(), derandomize=True, max
 _FIRST = (
     *("tests/histories/", "tests/spark/", "tests/tables/spark/", "tests/common/store/", "tests/faults/"),
     *("tests/consumer/", "tests/uploader/", "tests/endpoint/", "tests/dev/", "tests/reader/", "tests/common/"),
-    *("tests/tsctl/restore/", "tests/tsctl/drill/"),
 )
 # One process runs all tests of these folders and files, by its name: a second one would start their servers again. A
 # test is of the first place that its path begins with.
