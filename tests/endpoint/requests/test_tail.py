@@ -167,14 +167,21 @@ def test_a_pack_of_a_later_leadership_makes_the_endpoint_read_its_commit(
     assert served(archive, work) == [55]
 
 
-def test_a_partition_that_no_client_used_for_a_while_has_its_newest_end(
-    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its log is not followed then, and the next request reads it."""
+@pytest.fixture
+def followed_briefly(archive: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> MadeTail:
+    """Return a tail with a pack; its log is not followed after a request."""
     monkeypatch.setattr(tails, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr("ts_endpoint.topics.partitions.IDLE_SECONDS", 0.0)
     tail = MadeTail(archive)
     tail.put(made(archive, (50, 55)))
+    return tail
+
+
+def test_a_partition_that_no_client_used_for_a_while_has_its_newest_end(
+    archive: MadeArchive, followed_briefly: MadeTail
+) -> None:
+    """Its log is not followed then, and the next request reads it."""
+    tail = followed_briefly
 
     async def work(endpoint: Served) -> list[int]:
         found = [(await list_offset(endpoint, "t", -1))["offset"]]
@@ -185,13 +192,10 @@ def test_a_partition_that_no_client_used_for_a_while_has_its_newest_end(
 
 
 def test_a_client_that_read_more_elsewhere_is_in_range_though_many_packs_were_not_read(
-    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
+    archive: MadeArchive, followed_briefly: MadeTail
 ) -> None:
     """It has all of them, by another process; this one did not follow the log for some seconds."""
-    monkeypatch.setattr(tails, "IDLE_SECONDS", 0.0)
-    monkeypatch.setattr("ts_endpoint.topics.partitions.IDLE_SECONDS", 0.0)
-    tail = MadeTail(archive)
-    tail.put(made(archive, (50, 55)))
+    tail = followed_briefly
 
     async def work(endpoint: Served) -> None:
         await list_offset(endpoint, "t", -1)
