@@ -1,1 +1,1 @@
-"""One raw connection to a broker, for requests that librdkafka's clients do not have."""
+"""One raw connection to a broker, and the requests that several rooms send over it."""

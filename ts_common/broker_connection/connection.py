@@ -1,4 +1,4 @@
-"""One connection to a broker, for requests that librdkafka's clients do not have. Used by one thread.
+"""One connection to a broker. Used by one thread.
 
 A frame is a length of four bytes and a request or a response. A request has its kind, its version, a number and the
 client's name; the response has the same number (`https://kafka.apache.org/protocol#protocol_messages`). The first

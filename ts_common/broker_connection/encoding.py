@@ -112,6 +112,15 @@ class Reader:
         data = self._take(max(self.int32(), 0) * form.size)
         return form.iter_unpack(data)
 
+    def values(self, form: struct.Struct) -> tuple[Any, ...]:
+        """Read the values of `form`, fields without text that follow each other."""
+        return form.unpack(self._take(form.size))
+
+    def compact_int32s(self) -> tuple[int, ...]:
+        """Read COMPACT_ARRAY of INT32, an absent one as empty."""
+        count = max(self.unsigned_varint() - 1, 0)
+        return struct.unpack(f">{count}i", self._take(4 * count))
+
     def compact_array(self, read: Callable[[], _T]) -> list[_T]:
         """Read COMPACT_ARRAY, an absent one as empty; `read` reads one element."""
         return self._elements(self.unsigned_varint() - 1, read)

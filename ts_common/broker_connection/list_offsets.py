@@ -19,7 +19,6 @@ from ts_common.model import TopicPartition
 EARLIEST: Final = -2
 LATEST: Final = -1
 NO_EPOCH: Final = -1
-TOPIC_AUTHORIZATION_FAILED: Final = 29
 _VERSION: Final = 4
 _REPLICA_AND_ISOLATION: Final = struct.pack(">ib", -1, 0)
 _COUNT: Final = struct.Struct(">i")

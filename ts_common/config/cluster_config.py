@@ -125,8 +125,8 @@ class ClusterConfig(BaseModel):
         {},
         repr=False,  # passwords
         alias="ts.segment.uploader.kafka.client.*",
-        description="Settings of librdkafka, passed unchanged, if the broker's file does not suffice: for "
-        "leadership with kraft, and for metadata snapshots.",
+        description="Settings of the connection to the broker, by librdkafka's names, if the broker's file does not "
+        "suffice: for leadership with kraft, for metadata snapshots and for live tails.",
     )
     metadata_snapshots: bool = Field(
         True,

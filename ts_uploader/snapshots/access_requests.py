@@ -17,7 +17,7 @@ from typing import Final
 from ts_common.archive.snapshots import Acl, Quota, User
 from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
 from ts_common.broker_connection.encoding import string
-from ts_uploader.snapshots.cluster_requests import CLUSTER_DENIED, request_failed
+from ts_common.broker_connection.failures import CLUSTER_DENIED, request_failed
 
 _ANY: Final = b"\1"
 _SECURITY_DISABLED: Final = 54

@@ -12,7 +12,7 @@ offsets of a group                    DESCRIBE on the group and on its topics; o
 A broker answers for its own configurations and its own groups only, so each is visited once. All requests are small:
 they name at most `_TOPICS_AT_ONCE` topics, or one group. Between two snapshots an agent has no connection.
 
-Why not librdkafka, which a KRaft agent has loaded: it has no request for quotas. A denied request for SCRAM users ends
+Why not librdkafka: it has no request for quotas. A denied request for SCRAM users ends
 the process (2.16), and a denied request for ACLs has an empty answer. 300 topics every five minutes leave 15 MB in a
 day, and an agent of ZooKeeper mode would have 17 MB more.
 """
@@ -24,24 +24,15 @@ from time import monotonic
 from typing import Final
 
 from ts_common.archive.snapshots import DEFAULTS, LARGEST, Broker, ClusterSnapshot, GroupOffset, GroupsSnapshot, Topic
+from ts_common.broker_connection.configs import Setting, configs_of, describe_configs
 from ts_common.broker_connection.connection import BrokerConnection
+from ts_common.broker_connection.metadata import Metadata, Right, describe_metadata, may_describe_topic
 from ts_common.broker_connection.security import Security
 from ts_common.errors import OperatorError
 from ts_common.kafka_configs import ConfigSource, ResourceType
 from ts_common.model import TopicPartition
 from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
-from ts_uploader.snapshots.cluster_requests import (
-    Metadata,
-    Right,
-    Setting,
-    configs_of,
-    describe_configs,
-    describe_metadata,
-    fetch_offsets,
-    list_groups,
-    may_describe_topic,
-    may_fetch_offsets,
-)
+from ts_uploader.snapshots.group_requests import fetch_offsets, list_groups, may_fetch_offsets
 
 _ANSWER_SECONDS: Final = 10.0
 _READING_SECONDS: Final = 180.0  # thousands of groups on a busy cluster; the next round begins after five minutes
@@ -162,7 +153,8 @@ def _topics(connection: BrokerConnection, metadata: Metadata) -> dict[str, Topic
     for names in _pieces(sorted(metadata.topics), _TOPICS_AT_ONCE):
         # A topic that was deleted since has no configurations, and is missing.
         for name, settings in describe_configs(connection, ResourceType.TOPIC, names).items():
-            found[name] = Topic(*metadata.topics[name], configs_of(settings, ConfigSource.DYNAMIC_TOPIC))
+            known = metadata.topics[name]
+            found[name] = Topic(known.id, known.replicas, configs_of(settings, ConfigSource.DYNAMIC_TOPIC))
     return found
 
 

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Final
 
 from ts_common.broker_connection.connection import BrokerConnection
-from ts_common.broker_connection.list_offsets import LATEST, TOPIC_AUTHORIZATION_FAILED, OffsetRequests
+from ts_common.broker_connection.failures import TOPIC_DENIED
+from ts_common.broker_connection.list_offsets import LATEST, OffsetRequests
 from ts_common.broker_connection.security import Security
 from ts_common.model import TopicPartition
 
@@ -109,7 +110,7 @@ class HighWatermarks:
                 for number, error, _, offset, epoch in rows:
                     if not error and known.get(number, -1) == offset:
                         continue
-                    if error == TOPIC_AUTHORIZATION_FAILED:
+                    if error == TOPIC_DENIED:
                         is_denied = True
                         continue
                     name = TopicPartition(topic, number)

@@ -20,7 +20,8 @@ from tests.fuzz.mutate import NUMBERS, NUMERALS, TEXTS, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
-from ts_uploader.leadership.kraft.broker_client import BrokerClient, Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker import Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker_client import BrokerClient
 
 PORT = 0x9998
 _PORT = struct.pack(">i", PORT)

@@ -5,7 +5,8 @@ from typing import cast
 
 from ts_common.broker_connection.connection import Api, BrokerConnection
 from ts_common.broker_connection.encoding import Reader, string
-from ts_common.broker_connection.list_offsets import LATEST, TOPIC_AUTHORIZATION_FAILED, OffsetRequests
+from ts_common.broker_connection.failures import TOPIC_DENIED
+from ts_common.broker_connection.list_offsets import LATEST, OffsetRequests
 from ts_common.model import TopicPartition
 
 Row = tuple[int, int, int, int, int]
@@ -41,5 +42,5 @@ def test_an_answer_is_yielded_again_only_if_it_differs_or_has_an_error() -> None
     assert sent() == []
     broker.rows = [(0, 0, -1, 11, 7), (1, 0, -1, 20, 7)]
     assert sent() == [("t", broker.rows)]
-    broker.rows = [(0, 0, -1, 11, 7), (1, TOPIC_AUTHORIZATION_FAILED, -1, -1, -1)]
+    broker.rows = [(0, 0, -1, 11, 7), (1, TOPIC_DENIED, -1, -1, -1)]
     assert sent() == sent() == [("t", broker.rows)]

@@ -13,9 +13,11 @@ from confluent_kafka import TopicPartition as TheirPartition
 from dev.local.kafka.cluster import LocalCluster
 from dev.local.kafka.zookeeper import ZooKeeper
 from dev.local.process import Server
+from ts_common.broker_connection.security import security_of
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
+from ts_uploader.leadership.kraft.direct_client import DirectClient
 from ts_uploader.leadership.kraft.leadership import KraftLeadership
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
@@ -110,7 +112,8 @@ class KRaftSide(Side):
     def source(self, emit: Callable[[LeadershipEvent], None], poll_seconds: float) -> LeadershipSource:
         environment = ServerPropertiesEnvironment(self.cluster.brokers[OURS].server_properties, None).load()
         client = client_settings(environment.broker_properties, {}, "localhost")
-        return KraftLeadership(environment, emit, poll_seconds, client)
+        broker = DirectClient(OURS, lambda: security_of(client), 3.0)
+        return KraftLeadership(environment, emit, poll_seconds, broker, "ANONYMOUS")
 
     def create(self, topic: str, partitions: int = 1) -> None:
         self.cluster.create_topic(topic, assignment=[[OURS, OTHER]] * partitions)

@@ -11,25 +11,17 @@ import pytest
 from tests.fuzz.mutate import mutate_bytes
 from tests.matrix import examples
 from ts_common.archive.snapshots import Acl, GroupOffset, Quota, User
+from ts_common.broker_connection.configs import Setting, configs_of, describe_configs
 from ts_common.broker_connection.connection import Api, BrokerConnection
 from ts_common.broker_connection.encoding import Reader, compact_string, string
+from ts_common.broker_connection.failures import RequestFailed
+from ts_common.broker_connection.metadata import Metadata, Node, Right, Topic, describe_metadata
 from ts_common.errors import CorruptData
 from ts_common.kafka_configs import ConfigSource, ResourceType
 from ts_common.log_format.varints import unsigned_varint
 from ts_common.model import TopicPartition
 from ts_uploader.snapshots.access_requests import describe_acls, describe_client_quotas, describe_scram_users
-from ts_uploader.snapshots.cluster_requests import (
-    Metadata,
-    Node,
-    RequestFailed,
-    Right,
-    Setting,
-    configs_of,
-    describe_configs,
-    describe_metadata,
-    fetch_offsets,
-    list_groups,
-)
+from ts_uploader.snapshots.group_requests import fetch_offsets, list_groups
 
 
 class Answering:
@@ -76,7 +68,7 @@ ANSWERS: dict[str, tuple[Callable[[BrokerConnection], Any], bytes, Any]] = {
         + compact(TOPIC)
         + struct.pack(">i", 1 << Right.DESCRIBE)
         + b"\0",
-        Metadata((Node(1, "h", 9092, None),), {"t": ("AQEBAQEBAQEBAQEBAQEBAQ", ((1,),))}, 1 << 8),
+        Metadata((Node(1, "h", 9092, None),), {"t": Topic(0, "AQEBAQEBAQEBAQEBAQEBAQ", {0: 1}, ((1,),))}, 1 << 8),
     ),
     "DescribeConfigs": (
         lambda connection: configs_of(

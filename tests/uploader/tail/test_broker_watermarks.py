@@ -24,7 +24,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.leadership.broker_settings import security_of_broker
-from ts_uploader.leadership.kraft.broker_client import Latest
+from ts_uploader.leadership.kraft.broker import Latest
 from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.tail import broker_watermarks, high_watermarks
 from ts_uploader.tail.broker_watermarks import BrokerWatermarks, ClientHighWatermarks

@@ -15,7 +15,7 @@ A request must never create its topic (`allow.auto.create.topics`): this client 
 import concurrent.futures
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -29,8 +29,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 )
 
 from ts_common.config.cluster_config import KAFKA_CLIENT as PREFIX
-from ts_common.errors import ConfigurationError, TransientError
+from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
+from ts_uploader.leadership.kraft.broker import AnsweredByAnother, BrokerAway, Denied, Latest, NotAvailable
 
 log = structlog.get_logger()
 
@@ -59,40 +60,8 @@ _DENIALS = frozenset(
 )
 
 
-class BrokerAway(TransientError):
-    """The local broker gave no answer, or another broker gave one."""
-
-
-class AnsweredByAnother(TransientError):
-    """Another broker of the cluster answered. A second later, after another request, this broker will answer."""
-
-
-class Denied(Exception):
-    """The broker denies this identity the request for a topic."""
-
-
-class NotAvailable(Exception):
-    """The broker has no answer about the topic at this moment."""
-
-
-class Latest(NamedTuple):
-    """What leaders answered for the latest offsets of partitions.
-
-    Attributes:
-        epochs: of each partition that has a leader; None while its leader does not answer with an offset.
-        offsets: high watermarks, without those that are not available.
-        denied: topics that this identity may not describe.
-        away: why no leader answered at all; empty otherwise.
-    """
-
-    epochs: Mapping[TopicPartition, int | None]
-    offsets: Mapping[TopicPartition, int]
-    denied: frozenset[str]
-    away: str
-
-
 class BrokerClient:
-    """A client of one broker. Used by one thread.
+    """A `Broker` by librdkafka.
 
     Args:
         answer_seconds: timeout of one request.
@@ -114,14 +83,7 @@ class BrokerClient:
         return self._settings.get("bootstrap.servers", "")
 
     def leaders(self, topic: str) -> dict[int, int] | None:
-        """Return the leader of each partition of a topic, -1 for a partition without one; None without such a topic.
-
-        Raises:
-            BrokerAway: no answer.
-            AnsweredByAnother: see the module's docstring.
-            Denied: no permission to DESCRIBE the topic.
-            NotAvailable: another error of the topic.
-        """
+        """Return the leader of each partition of a topic, as `Broker.leaders`."""
         try:
             answer = self._admin.list_topics(topic, timeout=self._answer_seconds)
         except KafkaException as error:
@@ -142,21 +104,14 @@ class BrokerClient:
         return {number: partition.leader for number, partition in found.partitions.items()}
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return the ids of these topics, as Kafka writes them, without those that are unknown at this moment."""
+        """Return the ids of these topics, as `Broker.topic_ids`."""
         wanted = TopicCollection(sorted(topics))
         answers = self._admin.describe_topics(wanted, request_timeout=self._answer_seconds)
         found, _ = self._collect(answers)
         return {topic: str(description.topic_id).translate(_TO_KAFKAS) for topic, description in found.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Latest:
-        """Return the leader epoch and the high watermark of each of these partitions.
-
-        The answer to a ListOffsets request for the latest offset has the epoch of the leading replica
-        (`Partition.fetchOffsetForTimestamp`). Until the high watermark reaches the start of that epoch, the broker
-        returns OFFSET_NOT_AVAILABLE, and this method the epoch None. The broker checks that under the same lock as the
-        answer, and after it checked that the replica leads. So the replica leads, and has written its epoch to its
-        checkpoint. Below min.insync.replicas the high watermark does not move, so this state can last.
-        """
+        """Return what the leaders of partitions answer, as `Broker.latest`; no answer at all is no error."""
         wanted = {TheirPartition(each.topic, each.partition): OffsetSpec.latest() for each in partitions}  # type: ignore[no-untyped-call]
         answers = self._admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._answer_seconds
@@ -175,20 +130,12 @@ class BrokerClient:
         return Latest(epochs, offsets, denied, self._last_error if _is_away(found, failed) else "")
 
     def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
-        """Return the overrides of each topic, None if the broker denies them, without those that are unknown.
-
-        Raises:
-            BrokerAway: no answer.
-        """
+        """Return the overrides of each topic, as `Broker.topic_settings`."""
         found = self._overrides([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
         return {resource.name: overrides for resource, overrides in found.items()}
 
     def broker_settings(self) -> dict[str, str] | None:
-        """Return this broker's dynamic settings, with those for all brokers; None if the broker denies them.
-
-        Raises:
-            BrokerAway: no answer.
-        """
+        """Return the dynamic settings of this broker, as `Broker.broker_settings`."""
         (overrides,) = self._overrides([ConfigResource(ResourceType.BROKER, str(self._id))]).values() or (None,)
         return overrides
 

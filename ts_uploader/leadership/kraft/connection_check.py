@@ -7,14 +7,14 @@ from ts_common.store.retry import check_policy
 from ts_common.wording import some
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, ok, unanswered, warning
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker import AnsweredByAnother, Broker, BrokerAway, Denied, NotAvailable
 
 _MOST_TOPICS = 200  # one request each
 _NAMED = 3  # topics in a finding; the rest is counted
 _CLOSE_SECONDS = 2.0
 
 
-def kraft_findings(client: BrokerClient, environment: Environment, topics: Set[str]) -> list[Finding]:
+def kraft_findings(client: Broker, environment: Environment, topics: Set[str]) -> list[Finding]:
     """Return the findings, and close the client."""
     about = f"broker {environment.broker_id} at {client.bootstrap}"
     try:
@@ -27,14 +27,14 @@ def kraft_findings(client: BrokerClient, environment: Environment, topics: Set[s
         client.close(_CLOSE_SECONDS)
 
 
-def _settings(client: BrokerClient, about: str) -> list[Finding]:
+def _settings(client: Broker, about: str) -> list[Finding]:
     if client.broker_settings() is None:
         what = "denies this identity the broker's dynamic settings; the settings of its file are used"
         return [warning(about, what, "allow it DESCRIBE_CONFIGS on the cluster")]
     return [ok(about, "reached, and returns its settings")]
 
 
-def _topics(client: BrokerClient, topics: Set[str], about: str) -> list[Finding]:
+def _topics(client: Broker, topics: Set[str], about: str) -> list[Finding]:
     denied, absent, unknown = [], [], []
     for topic in islice(sorted(topics), _MOST_TOPICS):
         try:
@@ -61,7 +61,7 @@ def _topics(client: BrokerClient, topics: Set[str], about: str) -> list[Finding]
     return findings
 
 
-def _leaders(client: BrokerClient, topic: str) -> dict[int, int] | None:
+def _leaders(client: Broker, topic: str) -> dict[int, int] | None:
     # See `broker_client`: the broker that was last used, to the second, receives the next request.
     policy = check_policy(AnsweredByAnother, client.broker_settings)
     return policy(client.leaders, topic)

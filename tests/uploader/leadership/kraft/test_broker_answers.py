@@ -3,7 +3,8 @@
 import pytest
 
 from tests.fuzz.answers.broker import FakeBroker
-from ts_uploader.leadership.kraft.broker_client import BrokerAway, BrokerClient
+from ts_uploader.leadership.kraft.broker import BrokerAway
+from ts_uploader.leadership.kraft.broker_client import BrokerClient
 
 
 @pytest.mark.parametrize("length", [(16 << 20) + 5, (1 << 31) - 1, -1])

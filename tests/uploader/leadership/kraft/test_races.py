@@ -1,25 +1,17 @@
 """Metadata, disk and replica that disagree, in states that no real broker can be held in."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from dev.local.certificates import Certificates
 from dev.local.waiting import wait_for
 from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.kraft import leadership as kraft
-from ts_uploader.leadership.kraft.broker_client import (
-    AnsweredByAnother,
-    BrokerAway,
-    BrokerClient,
-    Denied,
-    Latest,
-    NotAvailable,
-)
+from ts_uploader.leadership.kraft.broker import AnsweredByAnother, Denied, Latest, NotAvailable
 from ts_uploader.leadership.kraft.leadership import KraftLeadership
 from ts_uploader.leadership.kraft.polled_partitions import Turns
 from ts_uploader.leadership.kraft.replica_state import Replica, read
@@ -35,7 +27,7 @@ class Hasty(KraftLeadership):
 
 
 class Told:
-    """The answers of a broker, in place of `BrokerClient`."""
+    """The answers of a broker, in place of a client."""
 
     bootstrap = "b:1"
 
@@ -52,35 +44,36 @@ class Told:
             raise self.refusal
         return {0: self.leader}
 
-    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         return self.ids
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Latest:
         self.before_epochs()
         return Latest(self.led, {}, frozenset(), "")
 
-    def topic_settings(self, topics: Sequence[str]) -> Mapping[str, dict[str, str] | None]:
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
         self.rounds += 1
         return {}
 
     def broker_settings(self) -> dict[str, str] | None:
         return {}
 
+    def restart(self) -> None:
+        """Do nothing."""
+
     def close(self, seconds: float) -> None:
         """Do nothing."""
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = Told()
-    monkeypatch.setattr(kraft, "BrokerClient", lambda *_: told)
-    return told
+def told() -> Told:
+    return Told()
 
 
 @pytest.fixture
 def listener(told: Told, tmp_path: Path) -> Iterator[Listener]:
     environment = Environment("c", BROKER, (tmp_path,), "", kraft=True)
-    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, {}))
+    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, told, ""))
     listener.watch(TP)
     listener.thread = threading.Thread(target=listener.source.run)
     yield listener
@@ -94,7 +87,7 @@ def listener_on_two(told: Told, tmp_path: Path) -> Iterator[Listener]:
     for log_dir in log_dirs:
         log_dir.mkdir()
     environment = Environment("c", BROKER, log_dirs, "", kraft=True)
-    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, {}))
+    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, told, ""))
     listener.watch(TP)
     listener.thread = threading.Thread(target=listener.source.run)
     yield listener
@@ -260,7 +253,7 @@ def test_the_files_of_a_leadership_are_not_read_again_before_they_change(
     monkeypatch.setattr(kraft, "read", counted)
     told.led, told.before_epochs = {TP: 5}, lambda: epochs.append(None)
     directory = write(tmp_path, FIRST, 5)
-    listener = Listener(lambda emit: Hasty(Environment("c", BROKER, (tmp_path,), "", kraft=True), emit, 0.0, {}))
+    listener = Listener(lambda emit: Hasty(Environment("c", BROKER, (tmp_path,), "", kraft=True), emit, 0.0, told, ""))
     listener.watch(TP)
     listener.thread.start()
     listener.wait_leadership(TP, 5, FIRST)
@@ -308,7 +301,7 @@ def test_all_have_their_turn_while_there_are_always_others() -> None:
 
 def test_rounds_are_bounded_by_partitions_not_by_topics(told: Told, tmp_path: Path) -> None:
     """Ten topics of 3,000 partitions cost as much as a thousand of 30, and each topic still has its turn."""
-    source = KraftLeadership(Environment("c", BROKER, (tmp_path,), "", kraft=True), lambda _: None, 3600.0, {})
+    source = KraftLeadership(Environment("c", BROKER, (tmp_path,), "", kraft=True), lambda _: None, 3600.0, told, "")
     sizes = {f"large{number}": 3_000 for number in range(3)} | {f"small{number}": 1 for number in range(1_000)}
     asked: list[str] = []
 
@@ -327,19 +320,3 @@ def test_rounds_are_bounded_by_partitions_not_by_topics(told: Told, tmp_path: Pa
     assert max(later) < 3_000 + kraft._IN_TURN
     assert kraft._IN_TURN / 2 < sum(later) / len(later) < 1.5 * kraft._IN_TURN
     assert sorted(later)[len(later) // 2] == 0  # after a large topic
-
-
-def test_a_certificate_that_is_away_for_a_while_leaves_the_client_as_it_is(tmp_path: Path) -> None:
-    """A broker restarts with new certificates, and their file follows later: the next attempt reads it."""
-    authority = tmp_path / "own-ca.pem"
-    Certificates(tmp_path).authority.rename(authority)
-    settings = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "SSL", "ssl.ca.location": str(authority)}
-    client = BrokerClient(BROKER, settings, 0.1)
-    authority.rename(tmp_path / "away")
-    with pytest.raises(BrokerAway, match=r"ssl\.ca\.location failed"):
-        client.restart()
-    with pytest.raises(BrokerAway):
-        client.leaders("t")
-    (tmp_path / "away").rename(authority)
-    client.restart()
-    client.close(10.0)

@@ -17,7 +17,7 @@ from tests.matrix import cases
 from tests.uploader.beside import PREFIX, archives
 from tests.uploader.checking import URL, Check
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, make_certificates
+from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, TOKEN, make_certificates
 from tests.uploader.leadership.kraft_records import records
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
 
@@ -41,16 +41,17 @@ def surroundings(cluster: LocalCluster, path: Path, changes: Mapping[str, str]) 
     return path
 
 
-@pytest.mark.parametrize("listener", cases(LISTENERS, quick=["MUTUAL"]))
+@pytest.mark.parametrize("listener", cases((*LISTENERS, "TOKEN"), quick=["MUTUAL", "TOKEN"]))
 def test_a_segment_is_shipped_through_each_security_protocol(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str
 ) -> None:
-    """The credentials and certificates of the broker's own file are enough."""
+    """The credentials and certificates of the broker's own file are enough; only librdkafka logs in with a token."""
     topic = f"over-{listener.lower()}"
-    archive = archive_of(topic)
+    client = TOKEN if listener == "TOKEN" else {}
+    archive = archive_of(topic, properties={PREFIX + "kafka.client." + key: value for key, value in client.items()})
     kraft.create_topic(topic, assignment=[[1]])
     kraft.produce(topic, records(700), partition=0)
-    changes = {"inter.broker.listener.name": listener, **LISTENERS[listener]}
+    changes = {"inter.broker.listener.name": listener, **LISTENERS.get(listener, {})}
     archive.agent(surroundings=surroundings(kraft, tmp_path / "server.properties", changes))
     end = archive.wait_until_shipped()
     assert end > 0
@@ -60,14 +61,14 @@ def test_a_segment_is_shipped_through_each_security_protocol(
 @pytest.mark.parametrize(
     ("listener", "wrong", "text"),
     [
-        pytest.param("SCRAM", {"sasl.password": "guessed"}, "uthentication failed", marks=pytest.mark.full),
-        ("MUTUAL", {"ssl.ca.location": "CA"}, "certificate verify failed"),
+        pytest.param("SCRAM", {"sasl.password": "guessed"}, "Authentication failed", marks=pytest.mark.full),
+        ("MUTUAL", {"ssl.ca.location": "CA"}, "its certificate is rejected"),
     ],
 )
 def test_an_agent_that_the_broker_rejects_reads_nothing_and_reports_it(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str, wrong: Mapping[str, str], text: str
 ) -> None:
-    """The operator's settings have precedence over the file; librdkafka's error is logged once, without a password."""
+    """The operator's settings have precedence over the file; the reason is logged once, without a password."""
     topic = f"refused-{listener.lower()}"
     make_certificates(tmp_path)  # another authority
     given = {PREFIX + "kafka.client." + key: value for key, value in wrong.items()}
