@@ -1,6 +1,7 @@
 """Requests offsets of partitions from the broker that leads them (ListOffsets).
 
-Version 4 has the leader epoch (KIP-320), and its structures no tagged fields, as in Kafka's `ListOffsetsRequest.json`::
+Version 5 has the leader epoch (KIP-320), and an error of its own for a leader without a high watermark (KIP-207). Its
+structures have no tagged fields, as in Kafka's `ListOffsetsRequest.json`::
 
     replica -1, isolation, topics [topic, partitions [partition, epoch, time]]
     -> throttle, topics [topic, partitions [partition, error, time, offset, epoch]]
@@ -19,7 +20,7 @@ from ts_common.model import TopicPartition
 EARLIEST: Final = -2
 LATEST: Final = -1
 NO_EPOCH: Final = -1
-_VERSION: Final = 4
+_VERSION: Final = 5
 _REPLICA_AND_ISOLATION: Final = struct.pack(">ib", -1, 0)
 _COUNT: Final = struct.Struct(">i")
 _WANTED: Final = struct.Struct(">iiq")

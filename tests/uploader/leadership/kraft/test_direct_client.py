@@ -1,6 +1,7 @@
 """The raw connection to the local broker, as the leadership source uses it."""
 
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,11 +9,18 @@ import pytest
 
 from dev.local.certificates import Certificates
 from dev.local.kafka.cluster import LocalCluster
+from tests.fuzz.answers.broker import FakeBroker
+from ts_common.broker_connection.connection import Api
+from ts_common.broker_connection.encoding import string
+from ts_common.broker_connection.failures import OFFSET_NOT_AVAILABLE
 from ts_common.broker_connection.security import security_of
+from ts_common.model import TopicPartition
 from ts_uploader.leadership.kraft.broker import BrokerAway
 from ts_uploader.leadership.kraft.direct_client import DirectClient
 
 SECONDS = 10.0
+# ApiVersions 3: no error, three kinds of requests (ListOffsets from version 5 on), throttle time.
+SERVED = bytes.fromhex("0000" + "04" + "00020005000700" + "00120000000400" + "00200001000100" + "00000000" + "00")
 
 
 def client_of(cluster: LocalCluster, broker_id: int = 1) -> DirectClient:
@@ -40,6 +48,18 @@ def test_a_connection_that_the_broker_ended_is_made_again(client: DirectClient) 
     assert client._connection is not None
     client._connection._socket.shutdown(socket.SHUT_RDWR)
     assert client.leaders("absent") is None
+
+
+def test_a_leader_without_a_high_watermark_is_a_leader_without_an_epoch() -> None:
+    """Below min ISR a new leader has none; in earlier versions of the request the error is that of no leader."""
+    broker = FakeBroker()
+    of_partition = struct.pack(">ihqqi", 0, OFFSET_NOT_AVAILABLE, -1, -1, -1)
+    topics = struct.pack(">i", 1) + string("t") + struct.pack(">i", 1) + of_partition
+    broker.follow({Api.API_VERSIONS: (None, None, SERVED), Api.LIST_OFFSETS: (None, None, bytes(4) + topics)})
+    client = DirectClient(1, lambda: security_of({"bootstrap.servers": f"127.0.0.1:{broker.port}"}), SECONDS)
+    assert client.latest([TopicPartition("t", 0)]).epochs == {TopicPartition("t", 0): None}
+    client.close(SECONDS)
+    broker.follow({})
 
 
 def test_one_topic_that_the_broker_refuses_hides_no_settings_of_others(
