@@ -54,9 +54,9 @@ def _broker(broker_id: int, settings: Mapping[str, str]) -> Broker:
     """
     with suppress(ConfigurationError):
         return DirectClient(broker_id, lambda: security_of(settings, KAFKA_CLIENT, read_key_store), _ANSWER_SECONDS)
-    from ts_uploader.leadership.kraft.broker_client import BrokerClient  # noqa: PLC0415  (10 MB of memory)
+    from ts_uploader.leadership.kraft.librdkafka_client import LibrdkafkaClient  # noqa: PLC0415  (10 MB of memory)
 
-    return BrokerClient(broker_id, settings, _ANSWER_SECONDS)
+    return LibrdkafkaClient(broker_id, settings, _ANSWER_SECONDS)
 
 
 def _identity(client: Mapping[str, str]) -> str:

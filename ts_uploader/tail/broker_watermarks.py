@@ -21,7 +21,7 @@ from ts_uploader.tail.high_watermarks import HighWatermarks
 from ts_uploader.tracking.backlog import Backlog
 
 if TYPE_CHECKING:
-    from ts_uploader.leadership.kraft.broker_client import BrokerClient
+    from ts_uploader.leadership.kraft.librdkafka_client import LibrdkafkaClient
 
 _MOVING: Final = 3  # requests without a change, until a partition waits for its turn
 _IN_TURN: Final = 200  # partitions of a request: ten thousand are requested within 35 s at the usual interval
@@ -40,11 +40,11 @@ class ClientHighWatermarks:
     """
 
     def __init__(
-        self, client: Callable[[], "BrokerClient"], backlog: Callable[[], Mapping[TopicPartition, Backlog]]
+        self, client: Callable[[], "LibrdkafkaClient"], backlog: Callable[[], Mapping[TopicPartition, Backlog]]
     ) -> None:
         self.denied: Set[str] = frozenset()
         self._make_client, self._backlog = client, backlog
-        self._client: BrokerClient | None = None
+        self._client: LibrdkafkaClient | None = None
         self._epochs: Mapping[TopicPartition, int] = {}
         self._turns: Iterator[TopicPartition] = iter(())
         self._logs: dict[TopicPartition, tuple[Listing, str]] = {}
@@ -123,10 +123,10 @@ class BrokerWatermarks:
         config: Callable[[], ClusterConfig],
         backlog: Callable[[], Mapping[TopicPartition, Backlog]],
     ) -> None:
-        def client() -> "BrokerClient":
-            from ts_uploader.leadership.kraft.broker_client import BrokerClient  # noqa: PLC0415  (10 MB of memory)
+        def client() -> "LibrdkafkaClient":
+            from ts_uploader.leadership.kraft.librdkafka_client import LibrdkafkaClient  # noqa: PLC0415  (10 MB of memory)
 
-            return BrokerClient(environment.broker_id, settings_of_broker(environment, config()), _ANSWER_SECONDS)
+            return LibrdkafkaClient(environment.broker_id, settings_of_broker(environment, config()), _ANSWER_SECONDS)
 
         # Each time: certificates and keys can be new, and a name service can need seconds.
         self._used: HighWatermarks | ClientHighWatermarks = HighWatermarks(

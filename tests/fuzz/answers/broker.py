@@ -1,4 +1,4 @@
-"""Responses of a broker: `BrokerClient` and librdkafka below it, on a server that sends an input's responses.
+"""Responses of a broker: `LibrdkafkaClient` and librdkafka below it, on a server that sends an input's responses.
 
 An input is a line with the calls (`leaders`, `ids`, `epochs`, `topic-settings`, `broker-settings`), and a line for each
 API whose response differs from a real broker's. It has the length in the frame, and the number of bytes sent::
@@ -21,7 +21,7 @@ from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
 from ts_uploader.leadership.kraft.broker import Denied, NotAvailable
-from ts_uploader.leadership.kraft.broker_client import BrokerClient
+from ts_uploader.leadership.kraft.librdkafka_client import LibrdkafkaClient
 
 PORT = 0x9998
 _PORT = struct.pack(">i", PORT)
@@ -121,7 +121,7 @@ class BrokerAnswers(Target):
         """Make the calls, and check what the client accepts."""
         asked, rest = split_input(data)
         self._broker.follow(dict(_scripted(line) for line in rest.decode("latin-1").splitlines() if line[:1].isdigit()))
-        client = BrokerClient(1, {"bootstrap.servers": f"127.0.0.1:{self._broker.port}"}, _SECONDS)
+        client = LibrdkafkaClient(1, {"bootstrap.servers": f"127.0.0.1:{self._broker.port}"}, _SECONDS)
         try:
             for question in asked:
                 with suppress(TransientError, Denied, NotAvailable):
@@ -131,7 +131,7 @@ class BrokerAnswers(Target):
             client.close(2.0)
 
 
-def _ask(client: BrokerClient, question: str) -> None:
+def _ask(client: LibrdkafkaClient, question: str) -> None:
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
     match question:
         case "leaders":

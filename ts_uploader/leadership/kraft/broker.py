@@ -1,7 +1,6 @@
 """What the leadership source requests from the local broker, by either client.
 
-`DirectClient` has a raw connection to the broker itself. `BrokerClient` uses librdkafka: the raw connection lacks some
-mechanisms of SASL.
+`DirectClient` has a raw connection to the broker itself. `LibrdkafkaClient` is for mechanisms of SASL that it lacks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +54,7 @@ class Broker(Protocol):
 
         Raises:
             BrokerAway: no answer.
-            AnsweredByAnother: only of `BrokerClient`.
+            AnsweredByAnother: only of `LibrdkafkaClient`.
             Denied: no permission to DESCRIBE the topic.
             NotAvailable: another error of the topic.
         """

@@ -62,6 +62,6 @@ def _topics(client: Broker, topics: Set[str], about: str) -> list[Finding]:
 
 
 def _leaders(client: Broker, topic: str) -> dict[int, int] | None:
-    # See `broker_client`: the broker that was last used, to the second, receives the next request.
+    # See `librdkafka_client`: the broker that was last used, to the second, receives the next request.
     policy = check_policy(AnsweredByAnother, client.broker_settings)
     return policy(client.leaders, topic)

@@ -184,7 +184,7 @@ class KraftLeadership(LeadershipSource):
 
     def _round(self) -> None:
         self._follow()
-        self._request_settings()  # first: see `broker_client`
+        self._request_settings()  # first: see `librdkafka_client`
         self._note_answered()
         self._answer_questions()
         self._look()

@@ -11,7 +11,7 @@ from tests.uploader.beside import BUCKET, archives
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.leadership.kraft_records import records
 from ts_common.model import TopicPartition as Partition
-from ts_uploader.leadership.kraft.broker_client import BrokerClient
+from ts_uploader.leadership.kraft.librdkafka_client import LibrdkafkaClient
 
 # Kafka 4 rejects segments below 1 MiB, and a follower appends a whole fetch at once.
 FETCHES = {"replica.fetch.max.bytes": "200000", "replica.fetch.response.max.bytes": "200000"}
@@ -125,7 +125,7 @@ def test_what_is_committed_is_shipped_under_min_isr_too(kraft: LocalCluster, arc
     kraft.brokers[1].restart()
     wait_for(lambda: kraft.leader("alone", 0) == 1, "broker 1 to lead")
     asked = [Partition("alone", 0), Partition("other", 0)]
-    client = BrokerClient(1, {"bootstrap.servers": kraft.brokers[1].bootstrap}, 10.0)
+    client = LibrdkafkaClient(1, {"bootstrap.servers": kraft.brokers[1].bootstrap}, 10.0)
     wait_for(lambda: client.latest(asked).epochs.get(asked[1]), "the other partition's epoch")
     assert client.latest(asked).epochs[asked[0]] is None
     client.close(10.0)

@@ -60,7 +60,7 @@ _DENIALS = frozenset(
 )
 
 
-class BrokerClient:
+class LibrdkafkaClient:
     """A `Broker` by librdkafka.
 
     Args:
