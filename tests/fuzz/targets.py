@@ -42,6 +42,7 @@ TARGETS = {
     "broker": Entry(
         "tests.fuzz.answers.broker:BrokerAnswers", seconds=20.0, known=("died: signal SIGSEGV", "died: signal SIGABRT")
     ),
+    "broker-direct": Entry("tests.fuzz.answers.broker:DirectAnswers", seconds=20.0),
     "tokens": Entry("tests.fuzz.answers.tokens:Tokens", seconds=30.0, mib=512),
 }
 

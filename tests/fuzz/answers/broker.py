@@ -1,4 +1,4 @@
-"""Responses of a broker: `LibrdkafkaClient` and librdkafka below it, on a server that sends an input's responses.
+"""Responses of a broker: both of the agent's clients, on a server that sends an input's responses.
 
 An input is a line with the calls (`leaders`, `ids`, `epochs`, `topic-settings`, `broker-settings`), and a line for each
 API whose response differs from a real broker's. It has the length in the frame, and the number of bytes sent::
@@ -18,9 +18,11 @@ from contextlib import suppress
 
 from tests.fuzz.mutate import NUMBERS, NUMERALS, TEXTS, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
+from ts_common.broker_connection.security import Security
 from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
-from ts_uploader.leadership.kraft.broker import Denied, NotAvailable
+from ts_uploader.leadership.kraft.broker import Broker, Denied, NotAvailable
+from ts_uploader.leadership.kraft.direct_client import DirectClient
 from ts_uploader.leadership.kraft.librdkafka_client import LibrdkafkaClient
 
 PORT = 0x9998
@@ -33,6 +35,7 @@ _METADATA_OF_T = (
     f"{_METADATA_HEAD}020000027408dde2a825384740a52c1d7f3edc6dae00030000000000010000000100000000020000000102000000010100000000"
     "00000000000001000000000200000001020000000101008000000000000000"
 )
+_METADATA_10 = bytes.fromhex(_METADATA_OF_T[:-6] + "0000000000")  # rights on the cluster, in place of an error code
 _REAL = {
     # ApiVersions, Metadata, ListOffsets, DescribeConfigs: as many versions as these bodies have.
     _API_VERSIONS: bytes.fromhex(
@@ -90,7 +93,13 @@ class FakeBroker:
 
 
 class BrokerAnswers(Target):
-    """One client after the other, because librdkafka remembers responses."""
+    """One client after the other, because librdkafka remembers responses.
+
+    Attributes:
+        metadata: a real response to Metadata, in the version that the client requests.
+    """
+
+    metadata = bytes.fromhex(_METADATA_OF_T)
 
     def open(self) -> None:
         """Start a broker for all clients."""
@@ -104,7 +113,7 @@ class BrokerAnswers(Target):
         for api in chance.sample(
             (_API_VERSIONS, _METADATA, _METADATA, _LIST_OFFSETS, _DESCRIBE_CONFIGS), chance.choice((1, 1, 2))
         ):
-            body = chance.choice((_REAL[_METADATA], _ABSENT)) if api == _METADATA else _REAL.get(api, b"")
+            body = chance.choice((self.metadata, _ABSENT)) if api == _METADATA else _REAL.get(api, b"")
             if api == _DESCRIBE_CONFIGS:
                 body = _settings(chance)
             if chance.random() < 0.8:
@@ -117,11 +126,15 @@ class BrokerAnswers(Target):
             lines.append(f"{api} {how}{body.hex()}")
         return "\n".join(lines).encode()
 
+    def client(self) -> Broker:
+        """Return a new client."""
+        return LibrdkafkaClient(1, {"bootstrap.servers": f"127.0.0.1:{self._broker.port}"}, _SECONDS)
+
     def run(self, data: bytes) -> None:
         """Make the calls, and check what the client accepts."""
         asked, rest = split_input(data)
         self._broker.follow(dict(_scripted(line) for line in rest.decode("latin-1").splitlines() if line[:1].isdigit()))
-        client = LibrdkafkaClient(1, {"bootstrap.servers": f"127.0.0.1:{self._broker.port}"}, _SECONDS)
+        client = self.client()
         try:
             for question in asked:
                 with suppress(TransientError, Denied, NotAvailable):
@@ -131,7 +144,18 @@ class BrokerAnswers(Target):
             client.close(2.0)
 
 
-def _ask(client: LibrdkafkaClient, question: str) -> None:
+class DirectAnswers(BrokerAnswers):
+    """The client with a raw connection."""
+
+    metadata = _METADATA_10
+
+    def client(self) -> Broker:
+        """Return a new client."""
+        security = Security(("127.0.0.1", self._broker.port))
+        return DirectClient(1, lambda: security, _SECONDS)
+
+
+def _ask(client: Broker, question: str) -> None:
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
     match question:
         case "leaders":
