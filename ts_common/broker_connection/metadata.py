@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from ts_common.broker_connection.connection import NO_TAGS, Api, BrokerConnection
-from ts_common.broker_connection.encoding import compact_string
+from ts_common.broker_connection.encoding import Reader, compact_string
 from ts_common.broker_connection.failures import TOPIC_DENIED
 from ts_common.errors import CorruptData
 
@@ -23,6 +23,7 @@ _VERSION: Final = 10
 _ALL: Final = b"\0"  # a null list
 _FLAGS: Final = b"\0" + b"\1" + b"\0"  # no topic is created; this identity's rights on the cluster, not on topics
 _NO_ID: Final = bytes(16)
+_MOST_KNOWN: Final = 10_000  # topics
 _PARTITION: Final = struct.Struct(">hiii")  # error, number, leader, leader epoch
 
 
@@ -84,29 +85,49 @@ def describe_metadata(connection: BrokerConnection) -> Metadata:
         NoAnswer, CorruptData: no answer in time, or a malformed one.
         UnsupportedRequest: the broker is older than Kafka 2.8.
     """
-    found = _metadata(connection, _ALL)
-    return Metadata(found.nodes, {name: topic for name, topic in found.topics.items() if not topic.error}, found.rights)
+    nodes, answer = _requested(connection, _ALL)
+    topics = {name: topic for name, topic in _topics(answer).items() if not topic.error}
+    return Metadata(nodes, topics, answer.int32())
 
 
-def describe_topic(connection: BrokerConnection, name: str) -> Topic:
-    """Return a topic, or its error. A broker checks the right to describe it before it looks for it.
+class Topics:
+    """Descriptions of topics by one broker. An answer that is equal to the last one is not parsed again."""
 
-    Raises:
-        NoAnswer, CorruptData, UnsupportedRequest: as `describe_metadata`.
-    """
-    topics = _metadata(connection, b"\2" + _NO_ID + compact_string(name) + NO_TAGS).topics
-    if name not in topics:
-        raise CorruptData(f"{connection.name}: the answer to Metadata lacks {name!r}, which was requested")
-    return topics[name]
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[bytes, Topic]] = {}
+
+    def describe(self, connection: BrokerConnection, name: str) -> Topic:
+        """Return a topic, or its error. A broker checks the right to describe it before it looks for it.
+
+        Raises:
+            NoAnswer, CorruptData, UnsupportedRequest: as `describe_metadata`.
+        """
+        _, answer = _requested(connection, b"\2" + _NO_ID + compact_string(name) + NO_TAGS)
+        known, data = self._known.pop(name, None), answer.unread
+        if known is not None and known[0] == data:
+            found = known[1]
+        else:
+            topics = _topics(answer)
+            if name not in topics:
+                raise CorruptData(f"{connection.name}: the answer to Metadata lacks {name!r}, which was requested")
+            found = topics[name]
+        if not found.error:
+            self._known[name] = data, found
+            if len(self._known) > _MOST_KNOWN:  # topics that were deleted since
+                del self._known[next(iter(self._known))]
+        return found
 
 
 def may_describe_topic(connection: BrokerConnection, name: str) -> bool:
-    """Return whether this identity may describe a topic, which need not exist; raises as `describe_topic`."""
-    return describe_topic(connection, name).error != TOPIC_DENIED
+    """Return whether this identity may describe a topic, which need not exist; raises as `Topics.describe`."""
+    return Topics().describe(connection, name).error != TOPIC_DENIED
 
 
-def _metadata(connection: BrokerConnection, topics: bytes) -> Metadata:
-    """Return brokers, all topics with their error codes, and rights on the cluster."""
+def _requested(connection: BrokerConnection, topics: bytes) -> tuple[tuple[Node, ...], Reader]:
+    """Return the brokers, and the rest of the answer.
+
+    With KRaft the controller before the topics is any broker that is alive, another one in each answer.
+    """
     answer = connection.request(Api.METADATA, _VERSION, topics + _FLAGS + NO_TAGS, flexible=True)
     answer.int32()
 
@@ -114,6 +135,14 @@ def _metadata(connection: BrokerConnection, topics: bytes) -> Metadata:
         found = Node(answer.int32(), answer.compact_string() or "", answer.int32(), answer.compact_string())
         answer.tagged_fields()
         return found
+
+    nodes = tuple(answer.compact_array(node))
+    answer.compact_string(), answer.int32()
+    return nodes, answer
+
+
+def _topics(answer: Reader) -> dict[str, Topic]:
+    """Return all topics of the rest of an answer, with their error codes."""
 
     def partition() -> tuple[int, int, tuple[int, ...]]:
         _, number, leader, _ = answer.values(_PARTITION)
@@ -130,9 +159,7 @@ def _metadata(connection: BrokerConnection, topics: bytes) -> Metadata:
         leaders = {number: leader for number, leader, _ in partitions}
         return name, Topic(error, _text_of(topic_id), leaders, tuple([replicas for _, _, replicas in partitions]))
 
-    nodes = answer.compact_array(node)
-    answer.compact_string(), answer.int32()
-    return Metadata(tuple(nodes), dict(answer.compact_array(topic)), answer.int32())
+    return dict(answer.compact_array(topic))
 
 
 def _text_of(topic_id: bytes) -> str | None:

@@ -49,7 +49,7 @@ class Broker(Protocol):
     def bootstrap(self) -> str:
         """The address of the first connection, `host:port`."""
 
-    def leaders(self, topic: str) -> dict[int, int] | None:
+    def leaders(self, topic: str) -> Mapping[int, int] | None:
         """Return the leader of each partition of a topic, -1 for a partition without one; None without such a topic.
 
         Raises:

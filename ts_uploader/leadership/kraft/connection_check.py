@@ -1,6 +1,6 @@
 """Check that the local broker answers, is the one of its file, and lets this identity read who leads."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from itertools import islice
 
 from ts_common.store.retry import check_policy
@@ -61,7 +61,7 @@ def _topics(client: Broker, topics: Set[str], about: str) -> list[Finding]:
     return findings
 
 
-def _leaders(client: Broker, topic: str) -> dict[int, int] | None:
+def _leaders(client: Broker, topic: str) -> Mapping[int, int] | None:
     # See `librdkafka_client`: the broker that was last used, to the second, receives the next request.
     policy = check_policy(AnsweredByAnother, client.broker_settings)
     return policy(client.leaders, topic)

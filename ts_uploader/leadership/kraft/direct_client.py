@@ -8,7 +8,7 @@ the request for the settings of this broker, which is the first of each connecti
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import structlog
@@ -23,7 +23,7 @@ from ts_common.broker_connection.failures import (
     RequestFailed,
 )
 from ts_common.broker_connection.list_offsets import LATEST, NO_EPOCH, list_offsets
-from ts_common.broker_connection.metadata import Topic, describe_topic
+from ts_common.broker_connection.metadata import Topic, Topics
 from ts_common.broker_connection.security import Security
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError
 from ts_common.kafka_configs import ConfigSource, ResourceType
@@ -55,16 +55,17 @@ class DirectClient:
         self._seconds = seconds
         self._address = "{}:{}".format(*security().address)
         self._connection: BrokerConnection | None = None
+        self._topics = Topics()
 
     @property
     def bootstrap(self) -> str:
         """The address, `host:port`."""
         return self._address
 
-    def leaders(self, topic: str) -> dict[int, int] | None:
+    def leaders(self, topic: str) -> Mapping[int, int] | None:
         """Return the leader of each partition of a topic, as `Broker.leaders`."""
         found = self._topic(topic)
-        return None if found is None else dict(found.leaders)
+        return None if found is None else found.leaders
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of these topics by this broker, as `Broker.topic_ids`; raises BrokerAway."""
@@ -124,7 +125,7 @@ class DirectClient:
             self._connection = None
 
     def _topic(self, name: str) -> Topic | None:
-        found = self._ask(lambda connection: describe_topic(connection, name))
+        found = self._ask(lambda connection: self._topics.describe(connection, name))
         if found.error in _DENIALS:
             raise Denied(f"broker at {self._address}: authorization failed (error code {found.error})")
         if found.error not in {0, UNKNOWN_TOPIC}:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # a public name, imported without `as`
 
 from dev.local.certificates import Certificates
-from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.fuzz.answers.broker import FakeBroker
 from ts_common.broker_connection.connection import Api
 from ts_common.broker_connection.encoding import string
@@ -60,6 +61,20 @@ def test_a_leader_without_a_high_watermark_is_a_leader_without_an_epoch() -> Non
     assert client.latest([TopicPartition("t", 0)]).epochs == {TopicPartition("t", 0): None}
     client.close(SECONDS)
     broker.follow({})
+
+
+def test_a_topic_that_changed_is_described_as_it_is_now(secured_kraft: LocalCluster, client: DirectClient) -> None:
+    """An answer that is equal to the last one is not parsed again; a partition more makes another one."""
+    assert client.leaders("grows") is None
+    secured_kraft.create_topic("grows", assignment=[[1]])
+    first = client.leaders("grows")
+    assert first == {0: 1}
+    assert client.leaders("grows") is first
+    admin = secured_kraft.admin()
+    admin.create_partitions([NewPartitions("grows", 2)])["grows"].result(30)
+    wait_for(lambda: client.leaders("grows") == {0: 1, 1: 1}, "the second partition to be led")
+    secured_kraft.delete_topic("grows")
+    wait_for(lambda: client.leaders("grows") is None, "the topic to be gone")
 
 
 def test_one_topic_that_the_broker_refuses_hides_no_settings_of_others(
