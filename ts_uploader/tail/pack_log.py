@@ -4,12 +4,13 @@ The newest pack is the root: its index leads to each entry that counts, in this 
 pack's index stays small, it is divided::
 
     pack n          entries since the last middle or wide pack, and its own
-    a middle pack   each fourth one: entries since the last wide pack
-    a wide pack     each fourteenth one: all entries that are in packs
+    a middle pack   entries since the last wide pack
+    a wide pack     all entries that are in packs
     merged objects  entries that merges copied
 
-Each names the next as `before`. An index leads further where that needs few entries: a pack of a small log has all of
-them. So a fresh reader reads few objects. A merge joins the entries of a partition (`ts_uploader.tail.merging`).
+Each names the next as `before`. The larger the next middle or wide pack is, the more packs are put before it. An index
+leads further where that needs few entries: a pack of a small log has all of them. So a fresh reader reads few objects.
+A merge joins the entries of a partition (`ts_uploader.tail.merging`).
 
 The owner's thread calls all methods. After any error the log must be read again: what the store has is unknown.
 """
@@ -31,8 +32,6 @@ from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, Tr
 from ts_common.store.contract import IfAbsent, ObjectStore
 
 GRACE_SECONDS: Final = 1200.0  # a process that is suspended longer reads its log before a put counts
-_WIDE_EVERY: Final = 13  # of forty packs with 300 entries each, an index has those of four on average
-_MIDDLE_EVERY: Final = 3
 _WIDE_ROWS: Final = 1024  # of a wide pack that has the entries of merged objects too: each costs some 10 us
 _NARROW_ROWS: Final = 128  # of any other pack that has them
 _DELETED_AT_ONCE: Final = 1000
@@ -198,8 +197,9 @@ class PackLog:
         if self._seconds() - self._looked > GRACE_SECONDS / 4:
             self._look()
         count, (wide, middle) = len(self.packs), self._wide_and_middle or (0, 0)
-        is_wide = self._wide_and_middle is None or count - wide >= _WIDE_EVERY
-        is_middle = count - middle >= _MIDDLE_EVERY
+        # With forty packs, an index has the entries of 3.5 on average. No other choice has less than those of 3.4.
+        is_wide = self._wide_and_middle is None or (count - wide) ** 3 > 8 * wide**2
+        is_middle = (count - middle) ** 2 > middle - wide
         room = (_WIDE_ROWS if is_wide else _NARROW_ROWS) - len(entries) - sum(len(pack.rows) for pack in self.packs)
         since = 0 if is_wide or room >= 0 else wide if is_middle else middle
         name, head = pack_name(self.number + 1), PackHead(self.name, self.number + 1, nonce(), requested)

@@ -124,7 +124,7 @@ def test_readers_find_each_entry_that_they_need_whatever_is_merged_and_deleted(
         monkeypatch.setattr(merging, name, value)
     for name, value in {"_OBJECT_BYTES": 150, "_JOINED_BYTES": 100, "_LARGE_BYTES": 60, "_PIECE": 16}.items():
         monkeypatch.setattr(merging, name, value)
-    for name, value in {"_WIDE_EVERY": 3, "_MIDDLE_EVERY": 1, "_WIDE_ROWS": 20, "_NARROW_ROWS": 5}.items():
+    for name, value in {"_WIDE_ROWS": 20, "_NARROW_ROWS": 5}.items():
         monkeypatch.setattr(pack_log, name, value)
     chance, clock = random.Random(seed), Clock()
     truth: dict[str, dict[int, int]] = {}
@@ -167,6 +167,23 @@ def test_readers_find_each_entry_that_they_need_whatever_is_merged_and_deleted(
     agent.log.delete()
     assert rows_of(store) == []
     assert len(list(store.list(KEYS.tail("1")))) < 8
+
+
+def test_an_index_has_the_entries_of_few_packs_and_leads_to_all_in_three(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each entry of an index costs the agent time in each pack, and each further index costs a reader a request."""
+    monkeypatch.setattr(pack_log, "_WIDE_ROWS", 0)
+    monkeypatch.setattr(pack_log, "_NARROW_ROWS", 0)
+    log, found = PackLog(store, KEYS, "1"), list[int]()
+    log.read()
+    for number in range(40):
+        log.put(1, [entry("t-0", number, b"x")], [b"x"])
+        indexes = [len(list(index.entries())) for index in read_indexes(store, KEYS, "1")]
+        assert sum(indexes) == number + 1
+        assert len(indexes) <= 3
+        found.append(indexes[0])
+    assert sum(found) <= 3.5 * len(found)
 
 
 def test_a_second_process_of_the_agent_replaces_no_pack(store: ObjectStore) -> None:
