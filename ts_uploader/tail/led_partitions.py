@@ -22,10 +22,16 @@ from ts_uploader.tracking.backlog import Backlog
 
 
 class OwnCommit(NamedTuple):
-    """A commit of the leadership that ships, and the keys of its incarnation."""
+    """A commit of the leadership that ships.
+
+    Attributes:
+        keys: of its incarnation.
+        directory: of `keys`, which make another text each time. Entries that share one are sorted and counted faster.
+    """
 
     commit: Commit
     keys: PartitionKeys
+    directory: str
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +228,9 @@ class LedPartitions:
         commit = None if position is None else position.commit
         if position is None or not isinstance(commit, Commit) or commit.live is None:
             return None
-        return OwnCommit(commit, position.keys) if (commit.epoch, commit.live.log) == (epoch, self._log) else None
+        if (commit.epoch, commit.live.log) != (epoch, self._log):
+            return None
+        return OwnCommit(commit, position.keys, position.keys.directory)
 
     def _drop(self, partition: TopicPartition) -> bool:
         self.waiting.pop(partition, None)

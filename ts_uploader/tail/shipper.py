@@ -309,7 +309,7 @@ class TailShipper:
             most = min(left, of_beginning) if led.is_beginning else left
             if led.end is None or led.own is None or now < self._again.get(led.partition, 0.0):
                 continue
-            if held and led.own.keys.directory in held:
+            if held and led.own.directory in held:
                 continue
             if most <= 0 or len(pieces) >= room:
                 return pieces, most <= 0
@@ -350,7 +350,7 @@ class TailShipper:
         self._requested = requested
         if left_out := self._upkeep.published(time.monotonic()):
             for led in self._led:
-                if led.own is not None and led.own.keys.directory in left_out:
+                if led.own is not None and led.own.directory in left_out:
                     led.continue_at(None)
                     self._led.look(led, now)
         self._metrics.tail_packs.inc()
@@ -378,7 +378,7 @@ def _pack(pieces: Sequence[tuple[LedPartition, Piece]]) -> tuple[list[TailEntry]
     entries: list[TailEntry] = []
     batches: list[bytes] = []
     position = 0
-    named = [(led.own.keys.directory, led.epoch, piece) for led, piece in pieces if led.own is not None]
+    named = [(led.own.directory, led.epoch, piece) for led, piece in pieces if led.own is not None]
     for directory, epoch, piece in sorted(named, key=itemgetter(0)):
         # `Piece` and `TailEntry` have these in the same order: from `length` to `time_max`.
         entries.append(TailEntry._make((directory, epoch, piece.start, piece.end, "", position, *piece[3:10])))

@@ -133,7 +133,7 @@ class Upkeep:
         if not self._reads_logs or not plan.moved:
             return plan
         known = ((led.own, led.place) for led in led_partitions)
-        logs = {own.keys.directory: place for own, place in known if own is not None and place is not None}
+        logs = {own.directory: place for own, place in known if own is not None and place is not None}
         return replace(plan, logs=LogsAtHand(logs, tuple(self._packs.rows)))
 
     def _needs(self, led_partitions: LedPartitions) -> Needs:
@@ -195,12 +195,12 @@ class Upkeep:
         directories = {row.directory for row in self._packs.rows}
         self._needed.forget_others(directories)
         for led in led_partitions:
-            if led.own is not None and led.own.keys.directory in directories:
-                self._needed.note(led.own.keys.directory, led.own.commit)
+            if led.own is not None and led.own.directory in directories:
+                self._needed.note(led.own.directory, led.own.commit)
 
     def _read_others(self, led_partitions: LedPartitions) -> None:
         """Read the commits of partitions that have entries and are led elsewhere."""
-        led = {each.own.keys.directory for each in led_partitions if each.own is not None}
+        led = {each.own.directory for each in led_partitions if each.own is not None}
         now = time.monotonic()
         directories = {row.directory for row in self._packs.rows} - led
         self._tried = {name: self._tried.get(name, -_OTHERS_SECONDS) for name in directories}
@@ -233,7 +233,7 @@ class Upkeep:
 
 def _commits(led_partitions: LedPartitions) -> dict[str, Commit]:
     """Return the newest commits of led partitions, by directory."""
-    return {led.own.keys.directory: led.own.commit for led in led_partitions if led.own is not None}
+    return {led.own.directory: led.own.commit for led in led_partitions if led.own is not None}
 
 
 def _excess(indexes: Sequence[Listed]) -> str:
