@@ -1,9 +1,10 @@
 """Compressed objects and columns of numbers, read with a limit: a small object can unpack to terabytes."""
 
+import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ts_common.errors import CorruptData
@@ -64,9 +65,6 @@ def column_of(code: str, data: bytes) -> Sequence[int]:
     return column
 
 
-def column_bytes(code: str, values: Iterable[int]) -> bytes:
+def column_bytes(code: str, values: Sequence[int]) -> bytes:
     """Return the bytes of a column, as `column_of` reads them."""
-    column = array(code, values)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
+    return struct.pack(f"<{len(values)}{code}", *values)

@@ -1,3 +1,4 @@
+import json
 import tracemalloc
 import zlib
 
@@ -75,6 +76,45 @@ def test_a_pack_reads_back(index: list[TailEntry]) -> None:
     assert data[start:] == b"batches"
     own = [each._replace(object=NAME, position=each.position + start) if not each.object else each for each in index]
     assert sorted(read(data), key=repr) == sorted(own, key=repr)
+
+
+@settings(max_examples=examples(100, quick=30))
+@given(st.lists(entries(), min_size=1, max_size=6))
+def test_a_block_has_the_documented_layout(index: list[TailEntry]) -> None:
+    """Packs are kept for ever, so their bytes never change, however they are made: here number by number."""
+    data = encode_pack(HEAD, index, [])
+    head = decode_head(data, "k")
+    rows = sorted(index, key=lambda row: (row.directory, row.start, row.end, row.epoch))
+    directories = [*dict.fromkeys(row.directory for row in rows)]
+    objects = [*dict.fromkeys(row.object for row in rows)]
+    table, pairs, aborted, last_time = list[tuple[int, ...]](), list[int](), list[int](), 0
+    for at, row in enumerate(rows):
+        before = [other for other in rows[:at] if other.directory == row.directory]
+        neighbours = [other for other in rows[:at] if other.object == row.object]
+        later = -(2**63) if row.time_max is None else row.time_max - last_time
+        last_time = last_time if row.time_max is None else row.time_max
+        size = row.end - row.start
+        table.append(
+            (
+                *(directories.index(row.directory), row.epoch, row.start - (before[-1].end if before else 0), size),
+                objects.index(row.object),
+                row.position - (neighbours[-1].position + neighbours[-1].length if neighbours else 0),
+                *(row.length, row.crc32c, row.end - row.stable, -1 if row.records is None else size - row.records),
+                *(later, len(row.epochs), -1 if row.aborted is None else len(row.aborted)),
+            )
+        )
+        pairs += [number for epoch, first in row.epochs for number in (epoch, first - row.start)]
+        aborted += [number for each in row.aborted or () for number in each]
+    numbers = [*(number for column in zip(*table, strict=True) for number in column), *pairs, *aborted]
+    named = (
+        f'{{"rows":{len(rows)},"pairs":{len(pairs) // 2},"aborted":{len(aborted) // 3},'
+        f'"directories":{json.dumps(directories, separators=(",", ":"))},'
+        f'"objects":{json.dumps(objects, separators=(",", ":"))}}}'
+    ).encode()
+    each = [number.to_bytes(8, "little", signed=True) for number in numbers]
+    planes = bytes(number[at] for at in range(8) for number in each)
+    content = len(named).to_bytes(4, "little") + named + planes
+    assert zlib.decompress(data[head.start : head.data_start]) == content
 
 
 def test_any_other_bytes_are_damage() -> None:
