@@ -306,10 +306,9 @@ def _absolute(groups: Sequence[int], gaps: Sequence[int], sizes: Sequence[int], 
         yield start
 
 
-def _gaps(groups: Sequence[str], starts: Sequence[int], sizes: Sequence[int]) -> list[int]:
+def _gaps(groups: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> list[int]:
     """Return the gaps for `_absolute`."""
-    ends: dict[str, int] = dict.fromkeys(groups, 0)
-    gaps = []
+    ends, gaps = [0] * len(groups), list[int]()
     for group, start, size in zip(groups, starts, sizes, strict=True):
         gaps.append(start - ends[group])
         ends[group] = start + size
@@ -365,21 +364,20 @@ def _encoded(entries: Sequence[TailEntry]) -> bytes:
         *entries, strict=True
     )
     directories, places = _numbers(names), _numbers(objects)
-    pairs = [
-        number
-        for start, some in zip(starts, pairs_of, strict=True)
-        for epoch, first in some
-        for number in (epoch, first - start)
-    ]
+    directory_of, place_of = [*map(directories.__getitem__, names)], [*map(places.__getitem__, objects)]
+    pairs = list[int]()
+    for start, some in zip(starts, pairs_of, strict=True):
+        for epoch, first in some:
+            pairs += epoch, first - start
     aborted = [number for some in aborted_of if some for each in some for number in each]
     offsets = [*map(sub, ends, starts)]
     columns: Iterable[Sequence[int]] = (
-        [*map(directories.__getitem__, names)],
+        directory_of,
         epochs,
-        _gaps(names, starts, offsets),
+        _gaps(directory_of, starts, offsets),
         offsets,
-        [*map(places.__getitem__, objects)],
-        _gaps(objects, positions, lengths),
+        place_of,
+        _gaps(place_of, positions, lengths),
         lengths,
         crcs,
         [*map(sub, ends, stables)],
