@@ -17,7 +17,7 @@ class TailState:
         failing_seconds: since when.
         denied: why the broker cannot be requested, so that its checkpoints count; empty while it answers.
         partitions: that it ships.
-        beginning: of these, those that have not reached their high watermark yet.
+        beginning: of these, those that have not reached their high watermark yet, and whose logs can be read.
         lag_seconds: since when the oldest record is acknowledged that no pack has, of the others; 0 without one.
         newest: when the high watermarks of the newest pack were requested, seconds since the epoch; None before it.
         undeleted: why merged packs are not deleted; empty while they are.

@@ -45,7 +45,7 @@ class LedPartition:
         high: its high watermark, as last answered; -1 before that.
         changes: how often another one was answered.
         since: since when records above `end` are known to be acknowledged, seconds of a monotonic clock; None without.
-        is_beginning: whether it has not reached its high watermark yet in this leadership.
+        is_beginning: whether it has not reached its high watermark yet in this leadership, and its log can be read.
     """
 
     partition: TopicPartition

@@ -330,11 +330,13 @@ class TailShipper:
             since = self._changing.setdefault(led.partition, now)
             if now - since > _CHANGING_SECONDS:
                 self._changing[led.partition] = now
+                led.is_beginning = False
                 self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
                 log.warning("tail_not_read", message="repeated", partition=str(led.partition), error=str(error))
             return None
         except (CorruptData, OSError) as error:
             self._again[led.partition] = now + _AGAIN_SECONDS
+            led.is_beginning = False  # it is no nearer to its end later: its lag shows that
             self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
             log.warning("tail_not_read", message="repeated", partition=str(led.partition), error=str(error))
             return None

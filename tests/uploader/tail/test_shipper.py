@@ -516,6 +516,27 @@ def test_a_damaged_batch_stops_one_partition_only(store: ObjectStore, broker: Br
     )
 
 
+@pytest.mark.parametrize("fault", ["batch", "checkpoint"])
+def test_a_partition_whose_log_cannot_be_read_from_the_beginning_is_late(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """It does not get nearer to its end: without a lag the agent would look well."""
+    partition = broker.lead("a")
+    broker.append(partition, 5)
+    if fault == "batch":
+        path = broker.log_dir / str(partition) / f"{0:020d}.log"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    else:
+        monkeypatch.setattr(shipper, "_CHANGING_SECONDS", -1.0)
+        (broker.log_dir / str(partition) / "leader-epoch-checkpoint").write_text("0\n1\n5 0\n")
+    agent = Agent(broker, store)
+    agent.ship()
+    assert agent.shipper.state.lag_seconds > 0
+    assert agent.shipper.state.beginning == 0
+
+
 def test_a_log_that_stays_damaged_begins_again_at_the_next_offsets(
     store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
