@@ -140,7 +140,7 @@ class CommitLog:
     def end_deleted(
         self, task: ShipDeleted, position: Position, log: tuple[int, EpochHistory], reason: str
     ) -> Committed:
-        """Record the end of a deleted topic's log that was not shipped, and move the commit to the log's end.
+        """Record the end of a deleted topic's log that is not stored, and move the commit to the log's end.
 
         No election follows, so no later leader can have other records there (protocol rule 14).
 
@@ -157,12 +157,19 @@ class CommitLog:
         if catalog.commit_etag != position.etag:
             raise PreconditionFailed(f"{position.keys.commit} was written by another agent")
         commit = next_commit(position, (), task.leadership, self._broker)
-        epochs = position.epochs.continued(local, start)
+        epochs = position.epochs.continued(_line_of(position, local), start)
         gaps = unanswered(store, replace(catalog, gaps=()), epochs, start, end)
         record_gaps(store, position.keys, gaps, reason, self._broker)
-        # Nothing is stored in the gap, and no transaction that is open ever ends.
-        stable = end if commit.last_stable_offset == start else commit.last_stable_offset
-        commit = replace(commit, next_offset=end, epochs=epochs, last_stable_offset=stable, tail=None)
+        stable, highest = commit.last_stable_offset, commit.highest_base
+        if gaps != ((start, end),):  # segments of the live tail: their markers show what is open
+            stable = None
+            bases = (segment.name.base for segment in catalog.segments if segment.name.base < end)
+            highest = max(highest, *bases, 0)
+        elif stable == start:  # no transaction that is open ever ends
+            stable = end
+        commit = replace(
+            commit, highest_base=highest, next_offset=end, epochs=epochs, last_stable_offset=stable, tail=None
+        )
         position = self._writer.write(task.partition, position, commit)
         return replace(_committed(task, position), gaps=gaps, reason=reason, with_topic=True)
 
@@ -201,6 +208,14 @@ class CommitLog:
         if not wrong:
             log.info("gap_filled", partition=str(task.partition), start=start, end=end)
         return _committed(task, position)
+
+
+def _line_of(position: Position, local: EpochHistory) -> EpochHistory:
+    """Return the epochs of a log, with those that its list has lost since the commit: retention cuts it."""
+    live = position.commit.live if isinstance(position.commit, Commit) else None
+    if live is None or not local.pairs:
+        return local
+    return live.ahead.continued(local, local.pairs[0][1])
 
 
 def _begun_in_gap(epochs: EpochHistory, line: EpochHistory, gap: int, start: int) -> tuple[int, EpochHistory]:

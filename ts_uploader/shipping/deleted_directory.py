@@ -205,7 +205,9 @@ class DeletedShipper:
         )
         position = self._commits.read(read).position
         if position.next_offset < bases[0] <= known:
-            passed = self._commits.pass_gap(PassGap(task.partition, -1, task.leadership, position, listing, bases[0]))
+            gap = PassGap(task.partition, -1, task.leadership, position, listing, bases[0])
+            self._uploader.ship_tail(gap)
+            passed = self._commits.pass_gap(gap)
             committed(passed)
             position = passed.position
         return position
@@ -315,6 +317,8 @@ class DeletedShipper:
         self, task: ShipDeleted, position: Position, committed: Callable[[Committed], object], reason: str
     ) -> DeletedShipped:
         if task.log is not None and position.next_offset < task.log[0]:
+            gap = PassGap(task.partition, -1, task.leadership, position, task.listing, task.log[0])
+            self._uploader.ship_tail(gap)
             written = self._commits.end_deleted(task, position, task.log, reason)
             committed(written)
             position = written.position

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
+import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.archive.cache_rewriting import entry_of
@@ -38,13 +39,16 @@ from ts_uploader.log_dirs.local_log import closed_at, local_epochs, read_indexes
 from ts_uploader.log_dirs.scan_cache import RememberedScans, file_state
 from ts_uploader.log_dirs.segment_file import OpenLog
 from ts_uploader.messages.observations import FileState
-from ts_uploader.messages.tasks import Ship, Shipped
+from ts_uploader.messages.tasks import PassGap, Ship, Shipped
 from ts_uploader.retention.topic_retention import TopicRetention, is_late
 from ts_uploader.shipping.coverage import coverage_end, open_segment
 from ts_uploader.shipping.cut_segment import cut_end, cut_segment, stable_offset
 from ts_uploader.shipping.segment_names import Existing, choose_good_name, choose_name
+from ts_uploader.shipping.tail_segments import tail_segments
 
 _MILLISECONDS = 1000
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,33 @@ class Uploader:
                 )
         self._scans.forget(segment.state)
         return PutBack(name, segment.end, existing is Existing.ABSENT, bool(scan.corrupt_batches))
+
+    def ship_tail(self, gap: PassGap) -> None:
+        """Ship the records of a gap that the live tail has, before its commit passes them.
+
+        Raises:
+            StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
+            OSError: a file cannot be written.
+        """
+        store, position = self._store_of(gap.partition.topic), gap.position
+        below = position.lineage.highest if position.lineage is not None else 0
+        for made in tail_segments(store, position, gap.end):
+            indexes, opened = made.indexes, made.log
+            scan = scan_segment(opened.reader(), opened.size, TimeIndex(made.base, indexes[".timeindex"]))
+            metadata = _metadata(scan, made.end, scan.epochs, indexes, late=False)
+            task = Ship(gap.partition, gap.generation, gap.leadership, position.keys, gap.listing, made.base, made.end)
+            task = replace(task, variants_below=below, lineage=position.lineage)
+            name, existing = choose_name(store, task, scan, made.end, scan.epochs)
+            if existing is Existing.ABSENT:
+                facts = (opened, file_state(opened), indexes, scan, made.end, scan.epochs, metadata)
+                self._put(store, position.keys, name, _ReadSegment(*facts, late=False, closed_at=None))
+            log.warning(
+                "tail_kept",
+                message="no broker has these records of the live tail any more; they are a segment now",
+                partition=str(gap.partition),
+                start=made.base,
+                end=made.end,
+            )
 
     def _read(self, task: Ship, opened: ExitStack) -> _ReadSegment:
         """Read a segment's files, which `opened` keeps open, and find its coverage."""

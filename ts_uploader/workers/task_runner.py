@@ -157,6 +157,7 @@ class TaskRunner:
                 self._cache_objects.committed(position.keys, position.next_offset, len(task.run), own)
                 return committed
             case PassGap():
+                self._uploader.ship_tail(task)
                 return self._committed(self._commits.pass_gap(task))
             case FillGap():
                 return self._committed(self._commits.fill_gap(task))

@@ -1,0 +1,171 @@
+"""Records of a gap that only the live tail has become segments, before the commit passes the gap (protocol rule 10)."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from awscrt.checksums import crc32c
+
+from tests.common.log_format.build import TRANSACTIONAL, batch, record
+from tests.uploader.committing.stored_segments import LEADERSHIP, put_segment
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
+from tests.uploader.shipping.test_deleted_directory import EPOCH, Doomed
+from tests.uploader.workers.test_task_runner import Parts
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.commit import Commit, Live, encode_log_start
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.object_keys import SegmentName, pack_name
+from ts_common.archive.plan import Hole
+from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_pack import PackHead, encode_pack
+from ts_common.archive.view import open_view
+from ts_common.store.contract import ObjectStore
+from ts_reader.reading.transactions import stable_end
+from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import Committed, DeletedShipped
+from ts_uploader.messages.tasks import PassGap, Position, ReadPosition
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping import tail_segments
+from ts_uploader.shipping.uploader import Uploader
+
+EPOCHS = EpochHistory(((1, 0), (4, 150), (5, 400)))
+
+
+def batches(start: int, end: int) -> bytes:
+    """Return batches of ten records, in the epochs of the log."""
+    return b"".join(
+        batch(base, [record(at) for at in range(10)], epoch=EPOCHS.at(base) or 0) for base in range(start, end, 10)
+    )
+
+
+def pack(store: ObjectStore, number: int, *ranges: tuple[int, int], rows: Sequence[TailEntry] = ()) -> list[TailEntry]:
+    """Put a pack with an entry of each range, and rows of earlier ones; return all rows."""
+    entries, bodies, at = list[TailEntry](), list[bytes](), 0
+    for start, end in ranges:
+        body = batches(start, end)
+        epochs = EPOCHS.from_offset(start).below(end).pairs
+        facts = (len(body), crc32c(body), epochs, end, (), end - start, 2000)
+        entries.append(TailEntry(KEYS.directory, 5, start, end, "", at, *facts))
+        bodies.append(body)
+        at += len(body)
+    data = encode_pack(PackHead("1", number, "n", 1), [*rows, *entries], bodies)
+    store.put(CLUSTER.tail("1") + pack_name(number), data)
+    first = len(data) - at
+    return [*rows, *(row._replace(object=pack_name(number), position=row.position + first) for row in entries)]
+
+
+@pytest.fixture
+def parts(store: ObjectStore) -> Parts:
+    return Parts(store, CLUSTER)
+
+
+def at_100(store: ObjectStore, local: LocalDirectory, *live: int) -> Position:
+    """The archive ends at 100 and has a live tail; this broker's log begins above."""
+    put_segment(store, 0, 100, (1, 0))
+    tail = Live("1", (), EPOCHS.from_offset(100))
+    commit = Commit(0, 100, 5, EpochHistory(((1, 0),)), 100, ID, 1, 0, "ours", live=tail)
+    info = store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(*live)
+    local.epochs((4, live[0]), (5, 400))
+    return Position(KEYS, 0, 100, 0, commit.epochs, info.etag, commit)
+
+
+def passed(parts: Parts, local: LocalDirectory, position: Position, end: int) -> Committed:
+    done = parts.runner.run(PassGap(TP, 0, LEADERSHIP, position, local.listing(), end))
+    assert isinstance(done, Committed), done
+    return done
+
+
+def shown(store: ObjectStore, end: int) -> list[tuple[int, int, bool]]:
+    """Return the ranges of a view above 100, and whether each is a hole."""
+    steps = open_view(store, read_catalog(store, KEYS)).plan(100, end)
+    return [(step.start, step.end, isinstance(step, Hole)) for step in steps]
+
+
+def test_u47_records_of_a_lost_segment_that_packs_have_are_no_gap(
+    parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Retention removed it while no agent ran; merges drop the entries once the commit has passed them."""
+    position = at_100(store, local, 300, 400)
+    rows = pack(store, 1, (100, 180))
+    pack(store, 2, (180, 240), (240, 290), rows=rows)
+    done = passed(parts, local, position, 300)
+    assert done.gaps == ((290, 300),)
+    assert done.position.epochs == EpochHistory(((1, 0), (4, 150)))
+    assert shown(store, 300) == [(100, 290, False), (290, 300, True)]
+    assert store.get(KEYS.segment(SegmentName(100)))[0] == batches(100, 290)
+
+
+def test_u47_a_damaged_entry_is_a_gap_and_hides_no_other(
+    parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Those on either side become a segment each."""
+    position = at_100(store, local, 300, 400)
+    rows = pack(store, 1, (100, 180), (180, 240), (240, 300))
+    key = CLUSTER.tail("1") + rows[1].object
+    data = bytearray(store.get(key)[0])
+    data[rows[1].position + 70] ^= 1
+    store.put(key, bytes(data))
+    done = passed(parts, local, position, 300)
+    assert done.gaps == ((180, 240),)
+    assert shown(store, 300) == [(100, 180, False), (180, 240, True), (240, 300, False)]
+
+
+def test_u47_a_tail_that_cannot_be_read_is_a_gap(parts: Parts, store: ObjectStore, local: LocalDirectory) -> None:
+    """No reader shows its records either, and the commit does not wait for it."""
+    position = at_100(store, local, 300, 400)
+    (row,) = pack(store, 1, (100, 180))
+    store.put(CLUSTER.tail("1") + row.object, b"?")
+    assert passed(parts, local, position, 300).gaps == ((100, 300),)
+
+
+def test_u47_only_whole_batches_below_the_log_of_the_broker_become_a_segment(
+    parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Entries reach into it. Those that overlap are cut where readers continue with the next one."""
+    position = at_100(store, local, 300, 400)
+    rows = pack(store, 1, (100, 220))
+    pack(store, 2, (180, 350), rows=rows)
+    assert passed(parts, local, position, 300).gaps == ()
+    assert store.get(KEYS.segment(SegmentName(100)))[0] == batches(100, 300)
+
+
+def test_u47_large_tails_become_several_segments_with_indexes(
+    parts: Parts, store: ObjectStore, local: LocalDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host needs room for one of them at a time; a killed attempt is repeated without another object."""
+    monkeypatch.setattr(tail_segments, "_SEGMENT_BYTES", 2000)
+    position = at_100(store, local, 300, 400)
+    pack(store, 1, *((start, start + 50) for start in range(100, 300, 50)))
+    task = PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)
+    uploader = Uploader(lambda _: store, lambda _: TopicRetention())
+    uploader.ship_tail(task)
+    names = [info.key for info in store.list(KEYS.prefix)]
+    uploader.ship_tail(task)
+    assert [info.key for info in store.list(KEYS.prefix)] == names
+    assert passed(parts, local, position, 300).gaps == ()
+    catalog = read_catalog(store, KEYS)
+    assert [segment.name.base for segment in catalog.segments] == [0, 100, 200]
+    assert all({".index", ".timeindex"} <= segment.suffixes for segment in catalog.segments[1:])
+
+
+def test_u47_the_packs_of_a_deleted_topic_become_segments(tmp_path: Path, store: ObjectStore) -> None:
+    """Its files do not exist any more, and the transaction that is open at the end of the tail stays hidden."""
+    doomed = Doomed(tmp_path / "log", store)
+    commits = CommitLog(CLUSTER, 1, lambda _: store, tail_log=lambda _: "1")
+    leadership = Leadership(EPOCH, ID, 0)
+    commits.read(ReadPosition(TP, 0, leadership, doomed.local.listing(), 0, None, 0))
+    body = batch(0, [record(at) for at in range(5)], epoch=EPOCH)
+    body += batch(5, [record(at) for at in range(5)], epoch=EPOCH, attributes=TRANSACTIONAL, producer_id=7)
+    row = TailEntry(KEYS.directory, EPOCH, 0, 10, "", 0, len(body), crc32c(body), ((EPOCH, 0),), 5, (), 10, 2000)
+    store.put(CLUSTER.tail("1") + pack_name(1), encode_pack(PackHead("1", 1, "n", 1), [row], [body]))
+    task = doomed.shipper().note_log(doomed.task(30))
+    shutil.rmtree(task.listing.directory)
+    assert isinstance(doomed.ship(task), DeletedShipped)
+    assert doomed.archived() == (30, [0], ((10, 30),))
+    assert doomed.read()[0] == list(range(10))
+    view = open_view(store, read_catalog(store, KEYS))
+    assert stable_end(store, view) == 5
