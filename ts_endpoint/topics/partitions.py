@@ -25,9 +25,11 @@ from ts_common.archive.partition_view import PartitionView
 from ts_common.archive.plan import Hole
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.sealed_ranges import listed_of
+from ts_common.archive.tail_chain import join
 from ts_common.archive.tail_logs import damage_of
 from ts_common.archive.view import open_view, without_commit
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
+from ts_common.json_objects import MAX_INT64
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics.erasures import Erasures
 from ts_endpoint.topics.lost import LASTING, Lost, code_of
@@ -312,11 +314,12 @@ class Partition:
         assert isinstance(commit, Commit) and self._tails is not None  # noqa: S101, PT018  (it names logs)
         try:
             chain = self._tails.logs.chain(self.keys, commit)
+            damage = damage_of(self.keys, chain)
         except (CorruptData, ObjectNotFound) as error:
-            why = f"{self.keys.partition}: the view ends at the next offset: {error}"
-            return Snapshot(_warned(closed.view, why), closed.epoch, closed.steps, closed)
-        shown, damage = with_tail(closed, chain), damage_of(self.keys, chain)
-        return shown if damage is None else replace(shown, view=_warned(shown.view, damage))
+            chain = join(commit, ())
+            damage = f"{self.keys.partition}: the view ends at the next offset: {error}"
+        shown = with_tail(closed, chain)
+        return shown if damage is None else replace(shown, view=_warned(shown.view, damage), is_cut=True)
 
     def extended(self) -> _Extended | None:
         """Return the snapshot with the packs that were read; None if it cannot be made. On a thread."""
@@ -354,6 +357,8 @@ class Partition:
 
     def _reach(self, snapshot: Snapshot) -> int:
         """Return up to where positions are valid."""
+        if snapshot.is_cut:
+            return MAX_INT64  # what this process saw of the tail before, still counts once it can be read
         now = snapshot.view.log
         if self._reached is not None:
             closed_end, end, read = self._reached

@@ -35,6 +35,7 @@ class Snapshot:
         reach: positions up to here are valid. It is above the end where a part of the tail is not shown any more:
             an end that falls alone is no loss.
         is_late: whether a later leadership ships packs, which has a commit of its own by now.
+        is_cut: whether a part of the tail cannot be read, so that it is unknown where the tail ends.
         serial: its number; no other snapshot has it.
     """
 
@@ -44,6 +45,7 @@ class Snapshot:
     closed: "Snapshot | None" = None
     reach: int = 0
     is_late: bool = False
+    is_cut: bool = False
     serial: int = field(default_factory=count().__next__)
     _stable: "asyncio.Future[int] | None" = field(default=None, init=False)
     _hidden: "dict[int, asyncio.Future[tuple[AbortedTransaction, ...]]]" = field(default_factory=dict, init=False)

@@ -445,6 +445,26 @@ def test_a_damaged_pack_ends_the_view_at_the_next_offset(archive: MadeArchive) -
     served(archive, work)
 
 
+@pytest.mark.parametrize("whose", ["1", "2"])
+def test_a_position_in_a_damaged_tail_is_in_range_of_a_process_that_starts(archive: MadeArchive, whose: str) -> None:
+    """Nothing shows where the tail ends: after a reset to the newest offset, a client would skip records in silence."""
+    commit(archive, (0, 50), (2, 60), epoch=2, former=[("2", 0)])
+    archive.store.put(archive.keys.tail(whose) + pack_name(1), b"damaged")
+
+    async def work(endpoint: Served) -> None:
+        answer = await fetch(endpoint, "t", 80, max_wait=0.0)
+        assert (answer.error, answer.records, answer.values["high_watermark"]) == (ErrorCode.none, b"", 50)
+        assert (await fetch(endpoint, "t", 80, max_wait=0.0, fetched=2)).error is ErrorCode.none
+        answer = await fetch(endpoint, "t", 80, max_wait=0.0, fetched=0)
+        assert answer.values["diverging_epoch"] == {"epoch": 0, "end_offset": 60}
+        archive.store.delete([archive.keys.tail(whose) + pack_name(1)])
+        MadeTail(archive).put(entry(archive, "t", 50, batches((50, 60)), epoch=2), made(archive, (60, 70), epoch=2))
+        assert (await list_offset(endpoint, "t", -1))["offset"] == 70
+        assert (await fetch(endpoint, "t", 80, max_wait=0.0)).error is ErrorCode.offset_out_of_range
+
+    served(archive, work, refresh_seconds=0.0)
+
+
 def test_packs_behind_a_damaged_one_are_read(archive: MadeArchive) -> None:
     """Their names cannot be computed while it is the next one; a listing shows them."""
     tail = MadeTail(archive)
