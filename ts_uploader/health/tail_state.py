@@ -18,7 +18,8 @@ class TailState:
         denied: why the broker cannot be requested, so that its checkpoints count; empty while it answers.
         partitions: that it ships.
         beginning: of these, those that have not reached their high watermark yet, and whose logs can be read.
-        lag_seconds: since when the oldest record is acknowledged that no pack has, of the others; 0 without one.
+        lag_seconds: since when the oldest record is acknowledged that no pack has, of the others; 0 without one. While
+            rounds fail, or one hangs, since then: what was acknowledged meanwhile is unknown.
         newest: when the high watermarks of the newest pack were requested, seconds since the epoch; None before it.
         undeleted: why merged packs are not deleted; empty while they are.
         unmerged: why packs are not merged; empty while they are.
@@ -46,7 +47,7 @@ class TailState:
         if self.denied:
             return f"the broker's checkpoints count, some five seconds late, because {self.denied}"
         if self.lag_seconds >= LATE_SECONDS:
-            return f"the oldest record that no pack of log {self.log} has is {self.lag_seconds:.0f} s old."
+            return f"the oldest record that no pack of log {self.log} has can be {self.lag_seconds:.0f} s old."
         if self.undeleted:
             return f"merged packs of log {self.log} are not deleted: {self.undeleted}"
         return None

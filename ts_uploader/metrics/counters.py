@@ -244,7 +244,7 @@ _COUNTED_ELSEWHERE = {
 }
 _TAIL = {
     "tail_lag_seconds": "Seconds since the oldest record was acknowledged that no pack of the live tail has; 0 without "
-    "one. Partitions that are still at the beginning do not count.",
+    "one. Partitions that are still at the beginning do not count. While rounds fail or hang, seconds since then.",
     "tail_beginning_partitions": "Partitions whose live tail has not reached their high watermark in this leadership.",
     "tail_partitions": "Partitions whose live tail the agent ships.",
 }

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
 
@@ -29,7 +30,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import backoff_seconds
 from ts_uploader.health.store_health import failure_reason
-from ts_uploader.health.tail_state import TailState
+from ts_uploader.health.tail_state import LATE_SECONDS, TailState
 from ts_uploader.messages.observations import Answered, EarlyRequest
 from ts_uploader.metrics.counters import SHIP_TAIL, Metrics
 from ts_uploader.tail.adoption import Adoption
@@ -126,6 +127,7 @@ class TailShipper:
         self._again: dict[TopicPartition, float] = {}  # partitions with an error: when they are read again
         self._denied, self._denied_until = "", 0.0
         self._failing, self._failing_since = "", 0.0
+        self._begun = inf  # of the round that runs
         self._requested: float | None = None
 
     @property
@@ -134,6 +136,11 @@ class TailShipper:
         waiting = [*self._led.waiting.values()]
         since = [led.since for led in waiting if not led.is_beginning and led.since is not None]
         now = time.monotonic()
+        # What was acknowledged since a round began that fails or hangs is unknown.
+        if self._failing:
+            since.append(self._failing_since)
+        elif now - self._begun >= LATE_SECONDS:
+            since.append(self._begun)
         return TailState(
             log=self._packs.name,
             store=self._store.location,
@@ -141,7 +148,7 @@ class TailShipper:
             denied=self._denied or denial(self._requests.denied),
             partitions=len(self._led),
             beginning=sum(led.is_beginning for led in waiting),
-            lag_seconds=round(now - min(since), 3) if since else 0.0,
+            lag_seconds=round(now - min(since), 3) if since and len(self._led) else 0.0,
             failing_seconds=round(now - self._failing_since, 3) if self._failing else 0.0,
             newest=self._requested,
             undeleted=self._upkeep.undeleted,
@@ -152,7 +159,7 @@ class TailShipper:
         """Ship until `close`."""
         attempt = 0
         while not self._closed.is_set():
-            begun = time.monotonic()
+            begun = self._begun = time.monotonic()
             try:
                 size, more = self.ship()
                 wait, attempt, self._failing = self._wait(size, more=more), 0, ""
@@ -160,6 +167,7 @@ class TailShipper:
                 self._fail(error)
                 attempt += 1
                 wait = max(self._sources.interval, backoff_seconds(attempt))
+            self._begun = inf
             self._closed.wait(max(0.0, begun + wait - time.monotonic()))
 
     def close(self) -> None:

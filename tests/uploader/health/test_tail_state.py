@@ -15,7 +15,7 @@ WELL = TailState("1", "s3://b/p", partitions=3)
             TailState("1", "s3://b/p", denied="LISTOFFSETS is denied"),
             "late, because LISTOFFSETS is denied",
         ),
-        (TailState("1.pay", "s3://b/p", lag_seconds=60), "no pack of log 1.pay has is 60 s old"),
+        (TailState("1.pay", "s3://b/p", lag_seconds=60), "no pack of log 1.pay has can be 60 s old"),
         (TailState("1", "s3://b/p", beginning=7), None),
     ],
 )

@@ -1,9 +1,11 @@
 """The rounds of a shipper over made logs: what a pack has, and what each fault of the store leaves."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -20,6 +22,7 @@ from ts_common.archive.object_keys import ClusterKeys, pack_name
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_logs import TailLogs, read_indexes
 from ts_common.archive.tail_pack import PackHead, encode_pack
+from ts_common.broker_connection.connection import NoAnswer
 from ts_common.errors import AccessDenied, ConfigurationError, OutcomeUnknown, StoreUnavailable, TieredStorageError
 from ts_common.log_format.framing import batch_field_position
 from ts_common.model import TopicPartition
@@ -152,6 +155,7 @@ class Agent:
             except TieredStorageError as error:
                 self.shipper._fail(error)
             else:
+                self.shipper._failing = ""
                 if not size and not more:
                     return
         raise AssertionError(self.shipper.state)
@@ -330,6 +334,48 @@ def test_a_pack_waits_for_no_partition_whose_search_is_long(
     agent.ship()
     for partition in partitions:
         assert shown(store, broker, partition) == logged(broker, partition)
+
+
+def test_a_broker_that_does_not_answer_makes_the_tail_late(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it acknowledged since is unknown: without a lag no alert would show it."""
+    partition = broker.lead("a")
+    broker.append(partition, 2)
+    agent = Agent(broker, store)
+    agent.ship()
+    assert agent.shipper.state.lag_seconds == 0
+
+    def away(_: object) -> NoReturn:
+        raise NoAnswer("connection refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(agent.broker, "request", away)
+        with pytest.raises(NoAnswer) as raised:
+            agent.shipper.ship()
+        agent.shipper._fail(raised.value)
+        agent.shipper._failing_since -= 100.0
+    assert agent.shipper.state.lag_seconds >= 100
+
+
+def test_a_round_that_hangs_makes_the_tail_late(
+    store: ObjectStore, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk or a store never answers, and nothing is known to wait."""
+    broker.lead("a")
+    agent, lags = Agent(broker, store), list[float]()
+
+    def hang(_: object) -> Mapping[TopicPartition, int]:
+        with monkeypatch.context() as patched:
+            patched.setattr(shipper, "time", SimpleNamespace(monotonic=Clock(time.monotonic() + 100.0)))
+            lags.append(agent.shipper.state.lag_seconds)
+        agent.shipper.close()
+        return {}
+
+    monkeypatch.setattr(agent.broker, "request", hang)
+    agent.shipper.run()
+    assert lags[0] >= 100
+    assert agent.shipper.state.lag_seconds == 0
 
 
 def test_an_agent_that_starts_again_continues_where_its_log_ends(store: ObjectStore, broker: Broker) -> None:
