@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.tail_chain import TailEntry
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import Listing
 from ts_uploader.messages.tasks import Position
@@ -46,6 +47,7 @@ class LedPartition:
         changes: how often another one was answered.
         since: since when records above `end` are known to be acknowledged, seconds of a monotonic clock; None without.
         is_beginning: whether it has not reached its high watermark yet in this leadership, and its log can be read.
+        is_lost: whether its log has not the batches that were shipped before `end`.
     """
 
     partition: TopicPartition
@@ -56,6 +58,7 @@ class LedPartition:
     changes: int = 0
     since: float | None = None
     is_beginning: bool = True
+    is_lost: bool = False
     _log: LiveLog | None = None
     _known: LiveLog | None = None  # while the chain has to be read: the log as it was read before
 
@@ -74,7 +77,7 @@ class LedPartition:
         """Whether records above its end are acknowledged, and this leadership has its commit."""
         if self.own is None:
             return False
-        return self.high > (self.own.commit.next_offset if self._log is None else self._log.end)
+        return self.is_lost or self.high > (self.own.commit.next_offset if self._log is None else self._log.end)
 
     def take_commit(self, own: OwnCommit) -> None:
         """Continue with a later commit of this leadership."""
@@ -85,20 +88,26 @@ class LedPartition:
             self._log = self._known = None
         elif _former(before.commit) - _former(own.commit) and following < beginning(own.commit):
             self.continue_at(None)  # the commit was lost and rebuilt, or own entries cover what the former ones had
-        elif self._log is not None and following > self._log.end:
+        elif self._log is not None and following > self._log.end - self.is_lost:
             self.continue_at(following)
 
-    def continue_at(self, end: int | None) -> None:
-        """Begin the next entry at an offset; None: where the chain ends, which has to be read."""
+    def continue_at(self, end: int | None, unproved: TailEntry | None = None) -> None:
+        """Begin the next entry at an offset.
+
+        Args:
+            end: None: where the chain ends, which has to be read.
+            unproved: the entry of this leadership that ends there, if another process may have shipped it.
+        """
         known, self._known, self._log = self._log or self._known, None, None
+        self.is_lost = False
         if end is None:
             self._known = known
         else:
-            self._log = known if known is not None and known.moves_to(end) else self.log_from(end)
+            self._log = known if known is not None and known.moves_to(end) else self.log_from(end, unproved)
 
-    def log_from(self, start: int) -> LiveLog:
-        """Return its log from an offset on."""
-        return LiveLog(self.listing.directory, self.listing.identity, self.epoch, start)
+    def log_from(self, start: int, unproved: TailEntry | None = None) -> LiveLog:
+        """Return its log from an offset on; `unproved` as of `LiveLog`."""
+        return LiveLog(self.listing.directory, self.listing.identity, self.epoch, start, unproved)
 
     def read(self, most: int) -> Piece | None:
         """Return the next batches, as `LiveLog.read` does. After an error the log is opened again."""
@@ -107,7 +116,7 @@ class LedPartition:
         try:
             return self._log.read(self.high, most)
         except BaseException:
-            self._log = self.log_from(self._log.end)
+            self._log = self.log_from(self._log.end, self._log.unproved)
             raise
 
     def take(self, piece: Piece) -> None:

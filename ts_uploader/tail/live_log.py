@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from awscrt.checksums import crc32c
 
-from ts_common.archive.tail_chain import Aborted
+from ts_common.archive.tail_chain import Aborted, TailEntry
 from ts_common.archive.tail_pack import MOST_ABORTED
-from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.errors import CorruptData, DataLoss, SegmentChanged
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
@@ -156,13 +156,20 @@ class LiveLog:
             the epoch.
         epoch: leader epoch of the leadership.
         start: where the first piece begins.
+        unproved: the entry of this leadership that ends there, if another process shipped it; None without one.
+
+    Attributes:
+        unproved: as above, until a reading has found its batches in the log.
     """
 
-    def __init__(self, directory: Path, identity: tuple[int, int], epoch: int, start: int) -> None:
+    def __init__(
+        self, directory: Path, identity: tuple[int, int], epoch: int, start: int, unproved: TailEntry | None = None
+    ) -> None:
         self._directory = str(directory)  # a path object takes longer, and more memory
         self._identity = identity
         self._epoch = epoch
         self._start = start
+        self.unproved = unproved
         self._place: _Place | None = None
         self._read_to: _Place | None = None  # by the last piece
         self._checked: EpochsMark | None = None  # of the leader epoch checkpoint that was read
@@ -204,11 +211,14 @@ class LiveLog:
         Raises:
             SegmentChanged: the leadership has ended, or a file changed; nothing is known of the log.
             CorruptData: a batch is damaged, of magic 0 or 1, or does not continue the one before.
+            DataLoss: the log has not the batches that were shipped before `start`.
             OSError: a file cannot be read.
         """
         if self._checked is None:
             self._check_leadership()
-        place = self._place or self._found()
+        if self.unproved is not None:
+            self._prove(self.unproved)
+        place = self._place or self._found(self._start)
         reading = _Reading(place)
         try:
             while reading.size < most and self._read_file(reading, high_watermark, most):
@@ -221,6 +231,28 @@ class LiveLog:
         if piece is not None:
             self._read_to = piece.after
         return piece
+
+    def _prove(self, entry: TailEntry) -> None:
+        """Check that the log has the batches of an entry, and find the place after it.
+
+        Within one epoch a lone broker, or all at once, can return with a shorter log; no controller begins another
+        epoch. In an older file the log cleaner can have removed records of them.
+
+        Raises:
+            SegmentChanged, CorruptData, DataLoss, OSError: as `read`.
+        """
+        if entry.start >= self._bases()[-1] and entry.length <= _LARGE_BYTES:
+            reading = _Reading(self._found(entry.start))
+            while reading.size < entry.length and self._read_file(reading, entry.end, entry.length):
+                pass
+            self._check_again()
+            if (reading.end, reading.size, reading.crc) != (entry.end, entry.length, entry.crc32c):
+                raise DataLoss(
+                    f"{self._directory}: its batches from offset {entry.start} on are not those that were shipped in "
+                    f"the same leader epoch, up to {entry.end}: the broker lost records that it had acknowledged"
+                )
+            self._place = _Place(reading.end, reading.base, reading.position, reading.open)
+        self.unproved = None
 
     def _check_leadership(self) -> None:
         """Check directory and epoch, and note the checkpoint: the same file has the same epochs, and never moves."""
@@ -327,11 +359,11 @@ class LiveLog:
             reading.position += at
         return wanted
 
-    def _found(self) -> _Place:
-        """Return the place of the first offset, with the transactions that are open there."""
-        bases = [base for base in self._bases() if base <= self._start]
+    def _found(self, start: int) -> _Place:
+        """Return the place of an offset, with the transactions that are open there."""
+        bases = [base for base in self._bases() if base <= start]
         if not bases:
-            raise SegmentChanged(f"{self._directory}: no file has offset {self._start}")
+            raise SegmentChanged(f"{self._directory}: no file has offset {start}")
         base = bases[-1]
         place = _Place(base, base, 0, self._open_at(base))
         still_open, last = dict(place.open), base - 1
@@ -341,9 +373,9 @@ class LiveLog:
                     raise CorruptData(f"{log.path}: a batch of base offset {header.base_offset} after offset {last}")
                 # A broker of 0.11 to 1.1 let a producer decide the base offset (`follows`).
                 first, last = max(min(header.base_offset, header.last_offset), last + 1), header.last_offset
-                if last >= self._start:
-                    if header.base_offset < self._start:
-                        raise CorruptData(f"{log.path}: offset {self._start} is inside a batch")
+                if last >= start:
+                    if header.base_offset < start:
+                        raise CorruptData(f"{log.path}: offset {start} is inside a batch")
                     break
                 if header.is_control:
                     if header.size_in_bytes > _LARGE_BYTES:
@@ -353,7 +385,7 @@ class LiveLog:
                         still_open.pop(producer, None)
                 _begin(still_open, header, first)
                 place = place._replace(position=position + header.size_in_bytes)
-        return place._replace(end=self._start, open=still_open)
+        return place._replace(end=start, open=still_open)
 
     def _open_at(self, base: int) -> Mapping[int, int]:
         path = f"{self._directory}/{base:020d}.snapshot"

@@ -23,9 +23,16 @@ from typing import Final, Protocol
 import structlog
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.tail_chain import TailEntry
+from ts_common.archive.tail_chain import Chain, TailEntry
 from ts_common.archive.tail_logs import TailLogs
-from ts_common.errors import CorruptData, ObjectNotFound, OperatorError, SegmentChanged, TieredStorageError
+from ts_common.errors import (
+    CorruptData,
+    DataLoss,
+    ObjectNotFound,
+    OperatorError,
+    SegmentChanged,
+    TieredStorageError,
+)
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import backoff_seconds
@@ -296,7 +303,9 @@ class TailShipper:
                 chain = logs.chain(led.own.keys, led.own.commit)
                 if chain.damage is not None:  # of another agent's log; its entries are shipped again as own ones
                     log.warning("tail_damaged", partition=str(led.partition), error=chain.damage)
-                led.continue_at(chain.end)
+                led.continue_at(chain.end, _newest_own(chain, led.epoch))
+                if led.high < chain.end:  # then nothing is read of it, and a loss would not show
+                    self._piece(led, 0, now)
             except (CorruptData, ObjectNotFound, OperatorError) as error:
                 # Also what a later release wrote into another agent's log, or this identity may not read of it.
                 lost = self._lost[led.partition] = self._lost.get(led.partition, 0) + 1
@@ -342,6 +351,13 @@ class TailShipper:
                 self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
                 log.warning("tail_not_read", message="repeated", partition=str(led.partition), error=str(error))
             return None
+        except DataLoss as error:
+            self._again[led.partition] = now + _AGAIN_SECONDS
+            led.is_lost, led.is_beginning = True, False
+            self._led.look(led, now)
+            self._metrics.errors.labels(SHIP_TAIL, failure_reason(error)).inc()
+            log.error("tail_records_lost", message="repeated", partition=str(led.partition), error=str(error))
+            return None
         except (CorruptData, OSError) as error:
             self._again[led.partition] = now + _AGAIN_SECONDS
             led.is_beginning = False  # it is no nearer to its end later: its lag shows that
@@ -366,6 +382,13 @@ class TailShipper:
         self._metrics.tail_packs.inc()
         self._metrics.tail_bytes.inc(size)
         self._metrics.tail_seconds.observe(time.monotonic() - now)
+
+
+def _newest_own(chain: Chain, epoch: int) -> TailEntry | None:
+    """Return the entry that a chain ends with; None if it is of another leadership, or has a dead tail."""
+    if not chain.links or chain.links[-1].entry.epoch != epoch or chain.end != chain.links[-1].entry.end:
+        return None
+    return chain.links[-1].entry
 
 
 def _held(held: Mapping[str, int]) -> str:

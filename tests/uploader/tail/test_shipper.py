@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 from awscrt.checksums import crc32c
+from structlog.testing import capture_logs
 
 from dev.local.waiting import wait_for
 from tests.common.log_format.build import batch, record
@@ -234,9 +235,9 @@ def test_a_put_that_fails_makes_no_log_be_searched_again(
     searched: list[int] = []
     found = LiveLog._found
 
-    def search(log: LiveLog) -> object:
-        searched.append(log.end)
-        return found(log)
+    def search(log: LiveLog, start: int) -> object:
+        searched.append(start)
+        return found(log, start)
 
     monkeypatch.setattr(LiveLog, "_found", search)
     partition = broker.lead("a")
@@ -390,6 +391,36 @@ def test_an_agent_that_starts_again_continues_where_its_log_ends(store: ObjectSt
     again.ship()
     assert shown(store, broker, partition) == logged(broker, partition)
     assert bounds_of(store, partition) == [(0, 4), (4, 6)]
+
+
+@pytest.mark.parametrize("end", [8, 10, 12])
+def test_u48_a_log_that_lost_its_end_within_the_epoch_is_not_joined_to_what_was_shipped(
+    store: ObjectStore, broker: Broker, end: int
+) -> None:
+    """A lone broker lost power: it returns with other records at the same offsets, and no new leader epoch."""
+    partition = broker.lead("a")
+    broker.append(partition, 10)
+    Agent(broker, store).ship()
+    path = broker.log_dir / str(partition) / f"{0:020d}.log"
+    before = path.read_bytes()
+    path.write_bytes(before[: len(before) // 2])
+    broker.ends[partition] = 5
+    broker.append(partition, end - 5, size=2)
+    broker.answered.clear()
+    agent = Agent(broker, store)
+    with capture_logs() as logs:
+        agent.ship()
+        broker.append(partition, 12 - end)
+        agent.shipper._again.clear()
+        agent.ship()
+    assert shown(store, broker, partition) == before
+    assert agent.shipper.state.lag_seconds > 0
+    assert "tail_records_lost" in {line["event"] for line in logs if line["log_level"] == "error"}
+    broker.lead("a", next_offset=10)
+    agent.shipper._again.clear()
+    agent.ship()
+    assert bounds_of(store, partition)[-1] == (10, 12)
+    assert agent.shipper.state.lag_seconds == 0
 
 
 def test_a_commit_above_the_end_moves_the_tail_on(store: ObjectStore, broker: Broker) -> None:
