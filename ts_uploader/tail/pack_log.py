@@ -223,12 +223,12 @@ class PackLog:
         self.number += 1
         self.packs.append(Pack(name, own, size))
         self._objects.add(name)
+        if self._wide_and_middle is None:
+            self._retire()
         if since == 0:
             self._wide_and_middle = count + 1, count + 1
         elif is_middle:
             self._wide_and_middle = wide, count + 1
-        if is_wide:
-            self._retire()
         self._looked, self._looked_at, self._is_read = now, stored, True
 
     def _body(
@@ -302,7 +302,7 @@ class PackLog:
         self._looked, self._looked_at, self._is_read = looked, looked_at, True
 
     def _retire(self) -> None:
-        """Note which objects the newest pack no longer leads to. Only a wide pack shows that: it has all entries."""
+        """Note which objects the newest pack no longer leads to. Only a merge changes that: a wide pack follows it."""
         used = {row.object for row in self.rows} | {listed.name for listed in self.merged if listed.name}
         used |= {pack.name for pack in self.packs} | {pack_name(self.number)}
         now = self._seconds()
