@@ -12,6 +12,7 @@ segments may begin elsewhere than the damaged one, reach less far, or lack recor
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
@@ -88,7 +89,7 @@ def unite(
     plan: list[ReadRange | Hole] = []
     alive = _Alive(copies, epochs, replaced)
     work = _Work(copies)
-    overrunning = alive.overrunning()
+    overrunning = sorted(alive.overrunning(), key=lambda copy: (copy.end, copy.segment.name.rank), reverse=True)
     position = start
     while position < end:
         active = alive.at(position)
@@ -114,11 +115,18 @@ def unite(
     return plan
 
 
-def _before(position: int, chosen: Sequence[SegmentCopy], overrunning: Iterable[SegmentCopy]) -> SegmentCopy | None:
-    """Return the overrunning copy that ends last between the first base of the chosen copies and a position."""
+def _before(position: int, chosen: Sequence[SegmentCopy], overrunning: Sequence[SegmentCopy]) -> SegmentCopy | None:
+    """Return the overrunning copy that ends last between the first base of the chosen copies and a position.
+
+    Args:
+        position: of the range.
+        chosen: its copies.
+        overrunning: the copy that ends last is the first one.
+    """
     base = min(copy.base for copy in chosen)
-    near = [copy for copy in overrunning if base <= copy.end <= position and copy.base < base]
-    return max(near, key=lambda copy: (copy.end, copy.segment.name.rank), default=None)
+    first = bisect_left(overrunning, -position, key=lambda copy: -copy.end)
+    near = takewhile(lambda copy: copy.end >= base, islice(overrunning, first, None))
+    return next((copy for copy in near if copy.base < base), None)
 
 
 def with_spares(
