@@ -57,16 +57,27 @@ def page_of(tmp_path: Path, coverages: list[Coverage], findings: list[Finding] |
     return page
 
 
-def test_the_browser_draws_holes_gaps_dead_tails_and_damage(tmp_path: Path) -> None:
+# A name from outside may contain any characters.
+EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;{0}"
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Open a page of two topics, with findings of each kind and names from outside."""
+    row = coverage("orders", 1)
+    found = (Finding(SEGMENT_DAMAGED, "orders-1", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-1", "b", "k"))
+    whole = replace(coverage("</script><b>x", 0), held=((0, 1000),), gaps=(), dead=(), findings=())
+    rows = [coverage("orders", 0, holes=3), replace(row, findings=(*row.findings, *found)), whole]
+    findings = [finding for row in rows for finding in row.findings]
+    directory = tmp_path_factory.mktemp("report")
+    return open_page(page_of(directory, rows, [*findings, Finding(FOREIGN_OBJECT, EVIL, EVIL, EVIL)]))
+
+
+def test_the_browser_draws_holes_gaps_dead_tails_and_damage(document: str) -> None:
     """The first topic's map has bars of each kind and colour and marks, and the table has rows of findings.
 
     A damaged segment is in the store, so its bar is green like any other.
     """
-    row = coverage("orders", 1)
-    found = (Finding(SEGMENT_DAMAGED, "orders-1", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-1", "b", "k"))
-    whole = replace(coverage("payments", 0), held=((0, 1000),), gaps=(), dead=(), findings=())
-    page = page_of(tmp_path, [coverage("orders", 0, holes=3), replace(row, findings=(*row.findings, *found)), whole])
-    document = open_page(page)
     assert document.count('<details class="topic"') == 2
     assert document.count('data-drawn="1"') == 4  # growth, sizes, and the maps of the first topic
     offsets, times = (part_of(document, f"{kind}-0") for kind in ("offsets", "times"))
@@ -265,19 +276,13 @@ def test_the_topic_with_the_worst_findings_is_open(tmp_path: Path) -> None:
     assert names == [("lost", " open"), ("a", ""), ("b", "")]
 
 
-def test_names_from_outside_are_text(tmp_path: Path) -> None:
-    """A key may contain any characters: no script runs or ends because of it, and no element is created."""
-    evil = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;{0}"
-    row = coverage("orders", 0)
-    found = [Finding(FOREIGN_OBJECT, evil, evil, evil)]
-    page = page_of(tmp_path, [row, coverage("</script><b>x", 0)], found)
-    document = open_page(page)
+def test_names_from_outside_are_text(document: str) -> None:
+    """No script runs or ends because of them, and no element is created."""
     assert "<title>Archive of prod</title>" in document
-    shown = document
-    assert "<img src" not in shown
-    assert "<b>x" not in shown
-    assert unescape(shown).count(evil) == 3
-    assert "<svg" in part_of(shown, "growth")  # the script after it still runs
+    assert "<img src" not in document
+    assert "<b>x" not in document
+    assert unescape(document).count(EVIL) == 3
+    assert "<svg" in part_of(document, "growth")  # the script after it still runs
 
 
 def test_the_file_needs_no_network(tmp_path: Path) -> None:
