@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -54,7 +54,51 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     return runner(capfd)
 
 
-def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def alone() -> Iterator[LocalCluster]:
+    """One broker; the seed is in its cluster only in the last test, because clients can draw it later."""
+    with serving_cluster("kraft", brokers=1, s3=False) as cluster:
+        yield cluster
+
+
+def test_a_topic_of_one_replica_is_restored_by_a_restart_of_its_broker(
+    alone: LocalCluster, run: Run, tmp_path: Path
+) -> None:
+    """Its home gets the files, so nothing moves: no step may skip the groups, or fence the topic again."""
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("u", 0, batches(*steps(0, 90)))
+    archive.commit("u", 90, highest_base=0)
+    archive.put_incarnations("u", "A" * 22)
+    u0, now = TopicPartition("u", 0), int(time.time() * 1000)
+    topics = {"u": Topic(None, ((1,),), {})}
+    ClusterSnapshot(now, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, now // MINUTE * MINUTE)
+    groups = GroupsSnapshot(now, {GROUP: {u0: GroupOffset(30, 0, "")}})
+    groups.put(archive.store, archive.keys, now // FIVE_MINUTES * FIVE_MINUTES)
+    tried = partial(tried_in, run, tmp_path / "restore")
+    named = ("--url", archive.location, "--cluster", "prod", "--entropy-bits", "0")
+    brokers, broker = ("--bootstrap-server", alone.bootstrap), alone.brokers[1]
+    on = ("--server-properties", broker.server_properties)
+    alone.create_topic("other")
+    NewCluster(alone.bootstrap, {}).set_offsets(GROUP, {TopicPartition("other", 0): 0})
+    plan = done(tried("plan", "u", "--brokers", "1", "--restart", "1,7", *brokers, *named))
+    assert "note: while broker 1 is stopped, partitions there have no leader" in plan.out  # broker 7 gets no file
+    for _ in range(2):
+        done(tried("create", *brokers, *named))
+    assert "one broker at a time, while it runs" in done(tried("fetch", *on, *named)).out
+    place_when_stopped(broker, tmp_path / "restore", *on, *brokers)
+    broker.start()
+    kafka = KafkaCluster(alone.bootstrap, {})
+    refused(tried("finish", *brokers, "--configurations"), "run `tsctl restore move` first")
+    assert kafka.settings(["u"])["u"]["max.message.bytes"] == "78"
+    done(tried("move", *brokers))
+    done(tried("finish", *brokers, "--configurations"))
+    refused(tried("create", *brokers, *named), "broker 1 has placed its files")
+    assert kafka.group_offsets(GROUP)[u0] == 30
+    assert kafka.settings(["u"])["u"]["max.message.bytes"] != "78"
+    assert [each.offset for each in kafka.records(u0, 0, 90)] == [*range(90)]
+
+
+def test_a_seed_restores_a_topic_while_another_broker_runs(alone: LocalCluster, run: Run, tmp_path: Path) -> None:
     """Each step can be repeated, losses are refused, and Kafka tracks a transaction that is left open."""
     archive = MadeArchive(tmp_path / "archive")
     archive.put_segment("t", 5, batches(*steps(5, 95)))
@@ -78,101 +122,64 @@ def test_a_seed_restores_a_topic_while_another_broker_runs(run: Run, tmp_path: P
         assert (found.code, text in found.err) == (2, True), (name, found)
 
     named = ("--url", archive.location, "--cluster", "prod", "--entropy-bits", "0")
-    with serving_cluster("kraft", brokers=1, s3=False) as cluster:
-        brokers = ("--bootstrap-server", cluster.bootstrap)
-        cluster.create_topic("t")
-        producer = cluster.producer({"transactional.id": "app", "transaction.timeout.ms": 600_000})
-        producer.init_transactions(_SECONDS)
-        producer.begin_transaction()
-        producer.produce("t", b"open")
-        producer.flush(_SECONDS)
-        cluster.delete_topic("t")
-        with seed_of(cluster, "kraft", is_fenced=False) as seed:
-            chosen = (
-                "--brokers",
-                "1",
-                "--replication-factor",
-                "1",
-                "--seed",
-                f"{SEED}@{seed.bootstrap}",
-                "--configurations",
-                wanted,
-            )
-            refused("the transaction of app is Ongoing and names t", "plan", "t", *chosen, *brokers, *named)
-            producer.abort_transaction(_SECONDS)
-            step("plan", "t", *chosen, *brokers, *named)
-            refused("broker 9 accepts clients", "create", *brokers, *named)
-            fence(seed)
-            seed.restart()
-            on = ("--server-properties", seed.server_properties)
-            for _ in range(2):
-                step("create", *brokers, *named)
-            for _ in range(2):
-                assert "; stop broker 9 cleanly, and only this one" in step("fetch", *on, *named).out
-            refused("broker 9 runs", "place", *on)
-            seed.stop()
-            for _ in range(2):
-                step("place", *on)
-            step("check", *on)
-            seed.start()
-            NewCluster(cluster.bootstrap, {}, SEED).create("late", [[SEED]], {})
-            refused("broker 9 has other replicas: late-0", "move", *brokers)
-            delete_topic(cluster, "late")
-            serving = NewCluster(cluster.bootstrap, {}, SEED)
-            serving.configure_broker(1, RATE, "1000")
-            refused(f"{RATE}=1000 is set", "move", *brokers, "--throttle", "50")
-            serving.configure_broker(1, RATE, None)
-            found = step("move", *brokers, "--throttle", "50")
-            assert f"broker {SEED} has no replica: stop it" in found.out
-            refused("broker 9 has placed its files", "create", *brokers, *named)
-        step("finish", *brokers, "--configurations")
-        kafka = KafkaCluster(cluster.bootstrap, {}, SEED)
-        topic_id = kafka.topics()["t"].topic_id
-        t0 = TopicPartition("t", 0)
-        assert kafka.bounds([t0]) == {t0: (5, 156)}
-        offsets = {level: [each.offset for each in kafka.records(t0, 5, 156, level)] for level in LEVELS}
-        assert offsets == {"read_uncommitted": [*range(5, 156)], "read_committed": [*range(5, 95)]}
-        settings = kafka.settings(["t"])["t"]
-        assert settings["follower.replication.throttled.replicas"] == ""
-        record = Restored.read(archive.store, archive.keys.restored)
-        assert record is not None
-        assert record.topics.keys() == {f"t~{topic_id}"}
-
-
-def test_a_topic_of_one_replica_is_restored_by_a_restart_of_its_broker(run: Run, tmp_path: Path) -> None:
-    """Its home gets the files, so nothing moves: no step may skip the groups, or fence the topic again."""
-    archive = MadeArchive(tmp_path / "archive")
-    archive.put_segment("t", 0, batches(*steps(0, 90)))
-    archive.commit("t", 90, highest_base=0)
-    archive.put_incarnations("t", "A" * 22)
-    t0, now = TopicPartition("t", 0), int(time.time() * 1000)
-    topics = {"t": Topic(None, ((1,),), {})}
-    ClusterSnapshot(now, 1, None, topics, {}, (), (), ()).put(archive.store, archive.keys, now // MINUTE * MINUTE)
-    groups = GroupsSnapshot(now, {GROUP: {t0: GroupOffset(30, 0, "")}})
-    groups.put(archive.store, archive.keys, now // FIVE_MINUTES * FIVE_MINUTES)
-    tried = partial(tried_in, run, tmp_path / "restore")
-    named = ("--url", archive.location, "--cluster", "prod", "--entropy-bits", "0")
-    with serving_cluster("kraft", brokers=1, s3=False) as cluster:
-        brokers, broker = ("--bootstrap-server", cluster.bootstrap), cluster.brokers[1]
-        on = ("--server-properties", broker.server_properties)
-        cluster.create_topic("other")
-        NewCluster(cluster.bootstrap, {}).set_offsets(GROUP, {TopicPartition("other", 0): 0})
-        plan = done(tried("plan", "t", "--brokers", "1", "--restart", "1,7", *brokers, *named))
-        assert "note: while broker 1 is stopped, partitions there have no leader" in plan.out  # broker 7 gets no file
+    brokers = ("--bootstrap-server", alone.bootstrap)
+    alone.create_topic("t")
+    producer = alone.producer({"transactional.id": "app", "transaction.timeout.ms": 600_000})
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    producer.produce("t", b"open")
+    producer.flush(_SECONDS)
+    alone.delete_topic("t")
+    with seed_of(alone, "kraft", is_fenced=False) as seed:
+        chosen = (
+            "--brokers",
+            "1",
+            "--replication-factor",
+            "1",
+            "--seed",
+            f"{SEED}@{seed.bootstrap}",
+            "--configurations",
+            wanted,
+        )
+        refused("the transaction of app is Ongoing and names t", "plan", "t", *chosen, *brokers, *named)
+        producer.abort_transaction(_SECONDS)
+        step("plan", "t", *chosen, *brokers, *named)
+        refused("broker 9 accepts clients", "create", *brokers, *named)
+        fence(seed)
+        seed.restart()
+        on = ("--server-properties", seed.server_properties)
         for _ in range(2):
-            done(tried("create", *brokers, *named))
-        assert "one broker at a time, while it runs" in done(tried("fetch", *on, *named)).out
-        place_when_stopped(broker, tmp_path / "restore", *on, *brokers)
-        broker.start()
-        kafka = KafkaCluster(cluster.bootstrap, {})
-        refused(tried("finish", *brokers, "--configurations"), "run `tsctl restore move` first")
-        assert kafka.settings(["t"])["t"]["max.message.bytes"] == "78"
-        done(tried("move", *brokers))
-        done(tried("finish", *brokers, "--configurations"))
-        refused(tried("create", *brokers, *named), "broker 1 has placed its files")
-        assert kafka.group_offsets(GROUP)[t0] == 30
-        assert kafka.settings(["t"])["t"]["max.message.bytes"] != "78"
-        assert [each.offset for each in kafka.records(t0, 0, 90)] == [*range(90)]
+            step("create", *brokers, *named)
+        for _ in range(2):
+            assert "; stop broker 9 cleanly, and only this one" in step("fetch", *on, *named).out
+        refused("broker 9 runs", "place", *on)
+        seed.stop()
+        for _ in range(2):
+            step("place", *on)
+        step("check", *on)
+        seed.start()
+        NewCluster(alone.bootstrap, {}, SEED).create("late", [[SEED]], {})
+        refused("broker 9 has other replicas: late-0", "move", *brokers)
+        delete_topic(alone, "late")
+        serving = NewCluster(alone.bootstrap, {}, SEED)
+        serving.configure_broker(1, RATE, "1000")
+        refused(f"{RATE}=1000 is set", "move", *brokers, "--throttle", "50")
+        serving.configure_broker(1, RATE, None)
+        found = step("move", *brokers, "--throttle", "50")
+        assert f"broker {SEED} has no replica: stop it" in found.out
+        refused("broker 9 has placed its files", "create", *brokers, *named)
+    step("finish", *brokers, "--configurations")
+    kafka = KafkaCluster(alone.bootstrap, {}, SEED)
+    topic_id = kafka.topics()["t"].topic_id
+    t0 = TopicPartition("t", 0)
+    assert kafka.bounds([t0]) == {t0: (5, 156)}
+    offsets = {level: [each.offset for each in kafka.records(t0, 5, 156, level)] for level in LEVELS}
+    assert offsets == {"read_uncommitted": [*range(5, 156)], "read_committed": [*range(5, 95)]}
+    settings = kafka.settings(["t"])["t"]
+    assert settings["follower.replication.throttled.replicas"] == ""
+    record = Restored.read(archive.store, archive.keys.restored)
+    assert record is not None
+    assert record.topics.keys() == {f"t~{topic_id}"}
 
 
 def delete_topic(cluster: LocalCluster, name: str) -> None:
