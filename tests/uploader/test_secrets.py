@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local import forks
 from dev.local.agent import AgentProcess, write_config
 from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.matrix import cases
@@ -71,17 +72,14 @@ class Host:
     def run(self, command: str, properties: Mapping[str, str]) -> str:
         """All output of a command until it ends by itself, as it should."""
         write_config(self.directory / "conf", "prod", properties)
-        program = Path(sys.executable).with_name("ts-uploader")
-        ended = subprocess.run(
+        ended = forks.run(
             [
-                *(str(program), command, str(self.directory / "conf"), "--cluster-id", "prod"),
+                *("ts-uploader", command, str(self.directory / "conf"), "--cluster-id", "prod"),
                 *("--server-properties", str(self.broker)),
             ],
-            env={**os.environ, **self.environment, "PYTHONPATH": str(CHECKOUT)},
-            capture_output=True,
-            text=True,
+            env={**os.environ, **self.environment},
+            cwd=CHECKOUT,
             timeout=120,
-            check=False,
         )
         assert ended.returncode != 0
         return ended.stdout + ended.stderr
