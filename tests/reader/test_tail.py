@@ -17,7 +17,7 @@ from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_logs import TailLogs
 from ts_common.archive.tail_pack import Block, PackHead, decode_block, encode_pack
 from ts_common.archive.view import open_view
-from ts_common.errors import CorruptData, QueryError
+from ts_common.errors import CorruptData, ObjectNotFound, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.query import splits
@@ -268,6 +268,31 @@ def test_a_damaged_entry_ends_large_and_counted_scans_too(
     assert len(found) > 5
     damage(archive, tail, 3, 0, 1)
     assert archive.offsets() == list(range(115))
+
+
+def test_a_lost_object_that_the_log_leads_to_ends_the_rows_before_its_entry(archive: ScannedArchive) -> None:
+    """A bucket's rule removed it: on a quiet log no merge finds that, and each query of the partition would fail."""
+    ship(archive)
+    tail = MadeTail(archive)
+    for start in (100, 105, 110):
+        tail.put(plain(archive, (start, start + 5)))
+    archive.store.delete([tail.key(pack_name(2))])
+    assert archive.offsets() == list(range(105))
+    assert archive.scan().count_rows() == 105
+    with pytest.raises(ObjectNotFound):
+        archive.offsets(ending_offsets={0: 115})
+
+
+def test_an_object_that_a_merge_replaced_makes_a_query_be_planned_again(archive: ScannedArchive) -> None:
+    """Nothing is lost: the next plan has its records, so no rows without them are returned."""
+    ship(archive)
+    tail = MadeTail(archive)
+    tail.put(plain(archive, (100, 105)))
+    (*_, last) = plan_query(archive.store, archive.scan().query).splits
+    tail.merge()
+    with pytest.raises(ObjectNotFound, match="plan it again"):
+        list(read_split(archive.store, last, ["offset"]))
+    assert archive.offsets() == list(range(105))
 
 
 def test_damage_below_an_end_that_a_scan_names_is_an_error(archive: ScannedArchive) -> None:

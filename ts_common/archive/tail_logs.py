@@ -322,6 +322,22 @@ def _index(store: ObjectStore, log: str, prefix: str, name: str) -> Index:
     return Index(name, key, head, data[: head.data_start])  # what follows are batches
 
 
+def leads_to(store: ObjectStore, copy: SegmentCopy) -> bool:
+    """Return whether the newest pack of a log leads to the object of an entry: if that is missing, it is lost.
+
+    Raises:
+        NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `TailLogs.chain`.
+    """
+    keys = copy.keys.cluster
+    if copy.packed is None:
+        return False
+    log, _, name = copy.packed.key.removeprefix(keys.tails).partition("/")
+    try:
+        return any(entry.object == name for index in read_indexes(store, keys, log) for entry in index.entries())
+    except (CorruptData, ObjectNotFound):
+        return False  # what the log leads to is unknown
+
+
 def tail_ranges(keys: PartitionKeys, chain: Chain) -> tuple[ReadRange, ...]:
     """Return what to read of a chain, in order."""
     return tuple(ReadRange(link.start, link.end, (_copy(keys, link),)) for link in chain.links)

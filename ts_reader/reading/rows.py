@@ -18,7 +18,8 @@ import structlog
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.erased_offsets import ErasedOffsets
 from ts_common.archive.plan import ReadRange
-from ts_common.errors import CorruptData
+from ts_common.archive.tail_logs import leads_to
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.logs import is_first
@@ -59,11 +60,11 @@ def read_ranges(
         way_out: as of `SegmentReader`.
         memory: of the columns that are decoded; other columns are on the heap.
         scan: as of `SegmentReader`.
-        ends_at_damage: whether a damaged entry of a live tail ends the rows before it, with a warning.
+        ends_at_damage: whether an entry of a live tail that is damaged or lost ends the rows before it, with a warning.
 
     Raises:
         CorruptData, BatchTooLarge: naming the object and the place.
-        ObjectNotFound: retention deleted an object since the ranges were planned.
+        ObjectNotFound: retention or a merge deleted an object since the ranges were planned.
         StoreUnavailable, AccessDenied: from the store.
     """
     reader = SegmentReader(
@@ -83,7 +84,9 @@ def read_ranges(
             continue
         try:
             rows = list(_rows(reader, part, names))  # its CRC is compared at its end
-        except CorruptData as error:
+        except (CorruptData, ObjectNotFound) as error:
+            if isinstance(error, ObjectNotFound) and not leads_to(store, part.copies[0]):
+                raise  # a merge replaced it
             if is_first(("tail_damaged", scan, part.copies[0].key)):
                 log.warning("tail_damaged", message=f"the view ends at offset {part.start}: {error}", scan=scan)
             return
