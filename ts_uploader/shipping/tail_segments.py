@@ -8,6 +8,7 @@ and merges can then drop the entries.
 
 import os
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Final
@@ -15,11 +16,10 @@ from typing import IO, Final
 import structlog
 from awscrt.checksums import crc32c
 
-from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.tail_chain import Chain, Link
+from ts_common.archive.tail_chain import Link, TailEntry
 from ts_common.archive.tail_logs import TailLogs
-from ts_common.errors import CorruptData, ObjectNotFound, OperatorError
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.json_objects import MAX_INT32
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import IndexBuilder
@@ -34,7 +34,6 @@ log = structlog.get_logger()
 _SEGMENT_BYTES: Final = 64 << 20  # of the host's directory for temporary files
 _SEGMENT_OFFSETS: Final = 1 << 30  # half of what an index has room for
 _PIECE: Final = 1 << 20
-_ATTEMPTS: Final = 3
 
 
 @dataclass(slots=True)
@@ -77,17 +76,18 @@ def tail_segments(store: ObjectStore, position: Position, end: int) -> Iterator[
     Entries that are damaged are left out: their offsets are a gap.
 
     Raises:
+        NewerFormat: a later release wrote a pack.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         OSError: a file cannot be written.
     """
-    keys, commit = position.keys, position.commit
-    if not isinstance(commit, Commit) or commit.live is None:
+    links = _links(store, position, position.next_offset, end)
+    if not links:
         return
-    chain = _chain(store, keys, commit)
-    links = [link for link in chain.links if link.start < end] if chain is not None else []
     made: TailSegment | None = None
+    failed = set[TailEntry]()
     with tempfile.TemporaryFile() as entry, tempfile.TemporaryFile() as file:
-        for link in links:
+        while links:
+            link = links.popleft()
             stop = min(link.end, end)
             is_full = made is not None and (
                 made.end != link.start
@@ -101,29 +101,32 @@ def tail_segments(store: ObjectStore, position: Position, end: int) -> Iterator[
                 file.truncate(0)
                 made = TailSegment(link.start, link.start, file)
             try:
-                _fetch(store, keys, link, entry)
+                _fetch(store, position.keys, link, entry)
                 _add(made, entry, link, stop)
             except (CorruptData, ObjectNotFound) as error:
-                log.error("tail_damaged", message="a gap", partition=str(keys.partition), error=str(error))
                 if not made.size:
                     made = None
+                if link.entry not in failed:  # a merge can have moved it meanwhile
+                    failed.add(link.entry)
+                    links = _links(store, position, link.start, end)
+                else:
+                    _log_damage(position, error)
         if made is not None and made.size:
             yield made
 
 
-def _chain(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> Chain | None:
-    """Return what readers see above the next offset; None if it cannot be read."""
-    reason: Exception | None = None
-    for _ in range(_ATTEMPTS):
-        try:
-            return TailLogs(store, keys.cluster).chain(keys, commit)
-        except ObjectNotFound as error:  # a merge deleted it meanwhile
-            reason = error
-        except (CorruptData, OperatorError) as error:
-            reason = error
-            break
-    log.error("tail_damaged", message="a gap", partition=str(keys.partition), error=str(reason))
-    return None
+def _links(store: ObjectStore, position: Position, start: int, end: int) -> deque[Link]:
+    """Return what readers see of `[start, end)` above the next offset; nothing if they see no tail."""
+    keys, commit = position.keys, position.commit
+    chain, damage = TailLogs(store, keys.cluster).continuing(keys, commit, lambda: commit)
+    if damage is not None:
+        _log_damage(position, damage)
+    links = () if chain is None else chain.links
+    return deque(link._replace(start=max(link.start, start)) for link in links if link.end > start and link.start < end)
+
+
+def _log_damage(position: Position, error: object) -> None:
+    log.error("tail_damaged", message="a gap", partition=str(position.keys.partition), error=str(error))
 
 
 def _fetch(store: ObjectStore, keys: PartitionKeys, link: Link, file: IO[bytes]) -> None:

@@ -22,6 +22,8 @@ import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.archive.cache_rewriting import entry_of
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.metadata_cache import CacheEntry
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
@@ -176,10 +178,16 @@ class Uploader:
         """Ship the records of a gap that the live tail has, before its commit passes them.
 
         Raises:
+            PreconditionFailed: another commit exists: read the position again.
+            NewerFormat: a later release wrote a pack.
             StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
             OSError: a file cannot be written.
         """
         store, position = self._store_of(gap.partition.topic), gap.position
+        if not isinstance(position.commit, Commit) or position.commit.live is None:
+            return
+        if read_commit(store, position.keys)[1] != position.etag:
+            raise PreconditionFailed(f"{position.keys.commit} was written by another agent")
         below = position.lineage.highest if position.lineage is not None else 0
         for made in tail_segments(store, position, gap.end):
             indexes, opened = made.indexes, made.log

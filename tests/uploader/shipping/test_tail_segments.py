@@ -1,7 +1,9 @@
 """Records of a gap that only the live tail has become segments, before the commit passes the gap (protocol rule 10)."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,13 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_pack import PackHead, encode_pack
 from ts_common.archive.view import open_view
-from ts_common.store.contract import ObjectStore
+from ts_common.errors import AccessDenied, NewerFormat, OperatorError
+from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_reader.reading.transactions import stable_end
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.messages.observations import Leadership
-from ts_uploader.messages.results import Committed, DeletedShipped
+from ts_uploader.messages.results import Committed, DeletedShipped, Failed
 from ts_uploader.messages.tasks import PassGap, Position, ReadPosition
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping import tail_segments
@@ -169,3 +173,62 @@ def test_u47_the_packs_of_a_deleted_topic_become_segments(tmp_path: Path, store:
     assert doomed.read()[0] == list(range(10))
     view = open_view(store, read_catalog(store, KEYS))
     assert stable_end(store, view) == 5
+
+
+class Watched(WrappedStore):
+    """A store with a function that is called with the key before each read."""
+
+    def __init__(self, inner: ObjectStore, before: Callable[[str, ByteRange | None], object]) -> None:
+        super().__init__(inner, threads=1)
+        self._before = before
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """As the inner store."""
+        self._before(key, byte_range)
+        return super().open(key, byte_range)
+
+
+@pytest.mark.parametrize("refusal", [AccessDenied("no right to read"), NewerFormat("of a later release")])
+def test_u47_packs_that_an_operator_can_make_readable_are_no_gap(
+    store: ObjectStore, local: LocalDirectory, refusal: OperatorError
+) -> None:
+    """The commit waits: once it has passed them, merges drop the only copy."""
+    position = at_100(store, local, 300, 400)
+    pack(store, 1, (100, 300))
+
+    def refuse(key: str, _: ByteRange | None) -> None:
+        if "/tail/" in key:
+            raise refusal
+
+    task = PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)
+    failed = Parts(Watched(store, refuse), CLUSTER).runner.run(task)
+    assert isinstance(failed, Failed)
+    assert str(refusal) in failed.reason
+    assert passed(Parts(store, CLUSTER), local, position, 300).gaps == ()
+
+
+def test_u47_an_entry_that_a_merge_moves_meanwhile_is_no_gap(store: ObjectStore, local: LocalDirectory) -> None:
+    """A large gap needs longer than the grace after which the agent deletes merged packs."""
+    position = at_100(store, local, 300, 400)
+    rows = pack(store, 1, (100, 180), (180, 300))
+    key = CLUSTER.tail("1") + rows[1].object
+
+    def merge(read: str, part: ByteRange | None) -> None:
+        if read == key and part is not None and part.start == rows[1].position:
+            pack(store, 2, (100, 240), (240, 300))
+            store.delete([key])
+
+    assert passed(Parts(Watched(store, merge), CLUSTER), local, position, 300).gaps == ()
+    assert store.get(KEYS.segment(SegmentName(100)))[0] == batches(100, 300)
+
+
+def test_u47_a_late_agent_puts_nothing(parts: Parts, store: ObjectStore, local: LocalDirectory) -> None:
+    """Its chain can have records that an election lost, and another agent decides what the run has."""
+    position = at_100(store, local, 300, 400)
+    pack(store, 1, (100, 300))
+    assert isinstance(position.commit, Commit)
+    store.put(KEYS.commit, replace(position.commit, nonce="of another").encode())
+    names = [info.key for info in store.list(KEYS.prefix)]
+    task = PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)
+    assert isinstance(parts.runner.run(task), Failed)
+    assert [info.key for info in store.list(KEYS.prefix)] == names
