@@ -84,8 +84,8 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     f"{PREFIX}_repairs": {"outcome": {outcome.value: text for outcome, text in OUTCOMES.items()}},
     f"{PREFIX}_queue_length": {
         "queue": {
-            UPLOADS: "segments",
-            COMMITS: "commits and gaps",
+            UPLOADS: "segments and gaps",
+            COMMITS: "commits",
             LOOKUPS: "reads of positions, rescans of directories, and checks whether a topic was deleted",
         }
     },

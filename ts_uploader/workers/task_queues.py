@@ -1,7 +1,8 @@
 """The queues between the main loop and the workers: which threads run which task, and when it is due.
 
-Uploads wait for nothing else, so that a commit never waits behind the upload of a gigabyte. Lookups read: the store's
-position of a partition, files of its directory, or whether its topic was deleted.
+Uploads wait for nothing else, so that a commit never waits behind the upload of a gigabyte. The commit that passes a
+gap is one of them: packs can have a gigabyte of its records. Lookups read: the store's position of a partition, files
+of its directory, or whether its topic was deleted.
 """
 
 import time
@@ -12,7 +13,7 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_common.store.retry import backoff_seconds
-from ts_uploader.messages.tasks import AnyTask, LookBelow, ReadPosition, Repair, Rescan, Ship, ShipDeleted
+from ts_uploader.messages.tasks import AnyTask, LookBelow, PassGap, ReadPosition, Repair, Rescan, Ship, ShipDeleted
 from ts_uploader.metrics.counters import COMMITS, LOOKUPS, UPLOADS
 from ts_uploader.process.work_queue import WorkQueue
 
@@ -51,7 +52,7 @@ class TaskQueues:
                 queue = self.uploads if task.confirmed else self.lookups
                 delay = task.after_seconds + backoff_seconds(task.attempt)
                 queue.put(("deleted", task.listing.identity), task, delay, urgency=0.0)
-            elif isinstance(task, Repair):  # it reads and sends segments
+            elif isinstance(task, Repair | PassGap):  # it can read and send segments
                 self.uploads.put(task.partition, task)
             elif isinstance(task, Rescan):
                 if task.reason:

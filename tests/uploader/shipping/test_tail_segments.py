@@ -33,6 +33,7 @@ from ts_uploader.messages.tasks import PassGap, Position, ReadPosition
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping import tail_segments
 from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.workers.task_queues import TaskQueues
 
 EPOCHS = EpochHistory(((1, 0), (4, 150), (5, 400)))
 
@@ -232,3 +233,11 @@ def test_u47_a_late_agent_puts_nothing(parts: Parts, store: ObjectStore, local: 
     task = PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)
     assert isinstance(parts.runner.run(task), Failed)
     assert [info.key for info in store.list(KEYS.prefix)] == names
+
+
+def test_u47_no_commit_waits_for_the_records_of_a_gap(store: ObjectStore, local: LocalDirectory) -> None:
+    """Two threads write the commits of all partitions, and a gap can have a gigabyte in packs."""
+    queues = TaskQueues(lambda _: None)
+    position = at_100(store, local, 300, 400)
+    queues.put([PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)])
+    assert (len(queues.uploads), len(queues.commits)) == (1, 0)
