@@ -17,7 +17,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_writer import CommitWriter
 from ts_uploader.committing.empty_archives import EmptyArchives
-from ts_uploader.committing.gap_recording import ENDED, describe_loss, record_gaps, unanswered
+from ts_uploader.committing.gap_recording import ENDED, describe_loss, line_of, record_gaps, unanswered
 from ts_uploader.committing.next_commit import line_of_log, next_commit
 from ts_uploader.committing.position_recovery import PositionRecovery
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
@@ -157,7 +157,7 @@ class CommitLog:
         if catalog.commit_etag != position.etag:
             raise PreconditionFailed(f"{position.keys.commit} was written by another agent")
         commit = next_commit(position, (), task.leadership, self._broker)
-        epochs = position.epochs.continued(_line_of(position, local), start)
+        epochs = position.epochs.continued(line_of(position, local), start)
         gaps = unanswered(store, replace(catalog, gaps=()), epochs, start, end)
         record_gaps(store, position.keys, gaps, reason, self._broker)
         stable, highest = commit.last_stable_offset, commit.highest_base
@@ -208,14 +208,6 @@ class CommitLog:
         if not wrong:
             log.info("gap_filled", partition=str(task.partition), start=start, end=end)
         return _committed(task, position)
-
-
-def _line_of(position: Position, local: EpochHistory) -> EpochHistory:
-    """Return the epochs of a log, with those that its list has lost since the commit: retention cuts it."""
-    live = position.commit.live if isinstance(position.commit, Commit) else None
-    if live is None or not local.pairs:
-        return local
-    return live.ahead.continued(local, local.pairs[0][1])
 
 
 def _begun_in_gap(epochs: EpochHistory, line: EpochHistory, gap: int, start: int) -> tuple[int, EpochHistory]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import structlog
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
+from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
 from ts_common.archive.gap_records import Gap, merged
@@ -76,7 +77,7 @@ def describe_loss(
     start = position.next_offset
     below = [segment for segment in catalog.segments if segment.name.base < end]
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
-    local = local_epochs(listing.directory) or EpochHistory()
+    local = line_of(position, local_epochs(listing.directory) or EpochHistory())
     epochs = _vouched(_epochs_across(position, copies, local, listing, end), copies, local, start, end)
     steps = unite(copies, epochs, start, end)
     asked_for = log_start_by_request(listing.log_dir, listing.partition)
@@ -89,6 +90,14 @@ def describe_loss(
         reason=_BY_REQUEST.format(asked_for) if by_request else _BY_RETENTION,
         by_request=by_request,
     )
+
+
+def line_of(position: Position, local: EpochHistory) -> EpochHistory:
+    """Return the epochs of a log, with those that its list has lost since the commit: retention cuts it."""
+    live = position.commit.live if isinstance(position.commit, Commit) else None
+    if live is None or not local.pairs:
+        return local
+    return live.ahead.continued(local, local.pairs[0][1])
 
 
 def _epochs_across(

@@ -235,6 +235,20 @@ def test_u47_a_late_agent_puts_nothing(parts: Parts, store: ObjectStore, local: 
     assert [info.key for info in store.list(KEYS.prefix)] == names
 
 
+def test_u47_a_segment_that_an_election_lost_stays_hidden(
+    parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The commit names the epochs of the leader's log in the gap; retention has cut the leader's own list since."""
+    position = at_100(store, local, 300, 400)
+    assert isinstance(position.commit, Commit)
+    commit = replace(position.commit, live=Live("1", (), EpochHistory(((1, 100), (5, 120)))))
+    position = replace(position, commit=commit, etag=store.put(KEYS.commit, commit.encode()).etag)
+    local.epochs((5, 300))
+    put_segment(store, 100, 290, (1, 100), (4, 120))
+    assert passed(parts, local, position, 300).gaps == ((120, 300),)
+    assert shown(store, 300) == [(100, 120, False), (120, 300, True)]
+
+
 def test_u47_no_commit_waits_for_the_records_of_a_gap(store: ObjectStore, local: LocalDirectory) -> None:
     """Two threads write the commits of all partitions, and a gap can have a gigabyte in packs."""
     queues = TaskQueues(lambda _: None)
