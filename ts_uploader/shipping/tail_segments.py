@@ -70,8 +70,8 @@ class TailSegment:
         return {".index": offsets, ".timeindex": times}
 
 
-def tail_segments(store: ObjectStore, position: Position, end: int) -> Iterator[TailSegment]:
-    """Yield the segments that the live tail has of `[next offset, end)`; the next one uses its file again.
+def tail_segments(store: ObjectStore, position: Position, start: int, end: int) -> Iterator[TailSegment]:
+    """Yield the segments that the live tail has of `[start, end)`; the next one uses its file again.
 
     Entries that are damaged are left out: their offsets are a gap.
 
@@ -80,7 +80,7 @@ def tail_segments(store: ObjectStore, position: Position, end: int) -> Iterator[
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
         OSError: a file cannot be written.
     """
-    links = _links(store, position, position.next_offset, end)
+    links = _links(store, position, start, end)
     if not links:
         return
     made: TailSegment | None = None

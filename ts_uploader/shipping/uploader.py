@@ -22,7 +22,7 @@ import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.archive.cache_rewriting import entry_of
-from ts_common.archive.catalog import read_commit
+from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.metadata_cache import CacheEntry
@@ -37,6 +37,7 @@ from ts_common.log_format.index_files import (
 )
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
+from ts_uploader.committing.gap_recording import still_missing
 from ts_uploader.log_dirs.local_log import closed_at, local_epochs, read_indexes
 from ts_uploader.log_dirs.scan_cache import RememberedScans, file_state
 from ts_uploader.log_dirs.segment_file import OpenLog
@@ -186,10 +187,15 @@ class Uploader:
         store, position = self._store_of(gap.partition.topic), gap.position
         if not isinstance(position.commit, Commit) or position.commit.live is None:
             return
-        if read_commit(store, position.keys)[1] != position.etag:
+        catalog, start = read_snapshot(store, position.keys), position.next_offset
+        if catalog.commit_etag != position.etag:
             raise PreconditionFailed(f"{position.keys.commit} was written by another agent")
         below = position.lineage.highest if position.lineage is not None else 0
-        for made in tail_segments(store, position, gap.end):
+        if start >= below:  # an attempt that failed has put segments
+            line = position.epochs.continued(position.commit.live.ahead, start)
+            missing = still_missing(store, catalog, ((start, gap.end),), line)
+            start = missing[0][0] if missing else gap.end
+        for made in tail_segments(store, position, start, gap.end):
             indexes, opened = made.indexes, made.log
             scan = scan_segment(opened.reader(), opened.size, TimeIndex(made.base, indexes[".timeindex"]))
             metadata = _metadata(scan, made.end, scan.epochs, indexes, late=False)

@@ -22,7 +22,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.tail_chain import TailEntry
 from ts_common.archive.tail_pack import PackHead, encode_pack
 from ts_common.archive.view import open_view
-from ts_common.errors import AccessDenied, NewerFormat, OperatorError
+from ts_common.errors import AccessDenied, NewerFormat, OperatorError, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_reader.reading.transactions import stable_end
@@ -221,6 +221,29 @@ def test_u47_an_entry_that_a_merge_moves_meanwhile_is_no_gap(store: ObjectStore,
 
     assert passed(Parts(Watched(store, merge), CLUSTER), local, position, 300).gaps == ()
     assert store.get(KEYS.segment(SegmentName(100)))[0] == batches(100, 300)
+
+
+def test_u47_an_attempt_continues_where_the_one_before_failed(
+    store: ObjectStore, local: LocalDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that fails now and then would never let a large gap be passed."""
+    monkeypatch.setattr(tail_segments, "_SEGMENT_BYTES", 2000)
+    position = at_100(store, local, 300, 400)
+    rows = pack(store, 1, *((start, start + 50) for start in range(100, 300, 50)))
+    bases = {row.position: row.start for row in rows}
+    read = list[int]()
+
+    def fail_once(key: str, part: ByteRange | None) -> None:
+        if part is not None and part.start in bases and "/tail/" in key:
+            read.append(bases[part.start])
+            if read == [100, 150, 200, 250]:
+                raise StoreUnavailable("once")
+
+    watched = Parts(Watched(store, fail_once), CLUSTER)
+    task = PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)
+    assert isinstance(watched.runner.run(task), Failed)
+    assert passed(watched, local, position, 300).gaps == ()
+    assert read == [100, 150, 200, 250, 200, 250]
 
 
 def test_u47_a_late_agent_puts_nothing(parts: Parts, store: ObjectStore, local: LocalDirectory) -> None:
