@@ -144,6 +144,7 @@ class Agent:
             self._metrics,
             lambda: self._config.current.conditional_writes,
         )
+        uploader = Uploader(self._stores.of, self._settings.retention)
         commits = CommitLog(
             self._keys,
             environment.broker_id,
@@ -151,8 +152,8 @@ class Agent:
             lambda gaps: self._metrics.gap(GAP_WRITTEN_OVER, gaps),
             losses_counter(self._metrics),
             self._tail_log,
+            uploader.ship_tail,
         )
-        uploader = Uploader(self._stores.of, self._settings.retention)
         repairer = Repairer(self._keys, environment.broker_id, self._stores.of, uploader)
         self._repairs = RepairWatcher(self._keys, self._read_backlog, self._stores.of, self._inbox.put, self._metrics)
         self._snapshots = open_snapshots(

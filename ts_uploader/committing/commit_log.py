@@ -47,6 +47,7 @@ class CommitLog:
         lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1. Called once the
             commit went back, or may have: a retry finds a commit that lost nothing.
         tail_log: returns the name of this agent's log of packs for a topic; None if the topic's tail is off.
+        keep_tail: ships the records of a gap that the live tail has, by the commit of the position.
     """
 
     def __init__(
@@ -57,13 +58,16 @@ class CommitLog:
         recorded: Callable[[tuple[tuple[int, int], ...]], None] = lambda _: None,
         lost: Callable[[TopicPartition, tuple[int, int], bool], None] = lambda *_: None,
         tail_log: Callable[[str], str | None] = lambda _: None,
+        keep_tail: Callable[[PassGap], None] = lambda _: None,
     ) -> None:
         self._broker = broker
         self._store_of = store_of
         self._recorded = recorded
         empty_archives = EmptyArchives()
         self._writer = CommitWriter(store_of, empty_archives, tail_log)
-        self._recovery = PositionRecovery(keys, broker, store_of, self._writer, empty_archives, recorded, lost)
+        self._recovery = PositionRecovery(
+            keys, broker, store_of, self._writer, empty_archives, recorded, lost, keep_tail
+        )
 
     def read(self, task: ReadPosition) -> PositionRead:
         """Return where to continue, as `PositionRecovery.read`."""

@@ -54,7 +54,7 @@ from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, log_end
 from ts_uploader.messages.observations import Listing
 from ts_uploader.messages.results import FencedLeaderEpoch, PositionRead
-from ts_uploader.messages.tasks import Position, ReadPosition
+from ts_uploader.messages.tasks import PassGap, Position, ReadPosition
 
 log = structlog.get_logger()
 
@@ -69,6 +69,7 @@ class PositionRecovery:
         empty_archives: the partitions without a commit.
         recorded: called with ranges `[from, to)` that were recorded as gaps meanwhile.
         lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1.
+        keep_tail: as of `CommitLog`.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class PositionRecovery:
         empty_archives: EmptyArchives,
         recorded: Callable[[tuple[tuple[int, int], ...]], None],
         lost: Callable[[TopicPartition, tuple[int, int], bool], None],
+        keep_tail: Callable[[PassGap], None],
     ) -> None:
         self._keys = keys
         self._broker = broker
@@ -88,6 +90,7 @@ class PositionRecovery:
         self._empty_archives = empty_archives
         self._recorded = recorded
         self._losses = Losses(lost)
+        self._keep_tail = keep_tail
         self._incarnations = IncarnationLog(keys)
         self._restored = RestoredRecords()
 
@@ -189,6 +192,10 @@ class PositionRecovery:
         living = living_epochs(position, listing)
         is_lost, position = living != position.epochs, replace(position, epochs=living)
         if commit.epoch < task.leadership.epoch or (not task.over and self._writer.lacks_live(task.partition, commit)):
+            if listing.bases[0] > commit.next_offset:
+                # If the list begins above, the new commit names no leadership below, and readers see none of it.
+                generation, leadership = task.generation, task.leadership
+                self._keep_tail(PassGap(task.partition, generation, leadership, position, listing, listing.bases[0]))
             # The leadership is written before any segment is shipped: late writes of a former one are then rejected.
             following = next_commit(position, (), task.leadership, self._broker)
             if is_lost:  # the last stable offset is of the lost leadership too: its log had other open transactions

@@ -278,3 +278,22 @@ def test_u47_no_commit_waits_for_the_records_of_a_gap(store: ObjectStore, local:
     position = at_100(store, local, 300, 400)
     queues.put([PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)])
     assert (len(queues.uploads), len(queues.commits)) == (1, 0)
+
+
+def test_u47_records_whose_leadership_the_next_commit_does_not_name_are_kept(
+    store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The broker was elected again, and retention removed all epochs that its list had below."""
+    at_100(store, local, 500, 600)
+    pack(store, 1, (100, 400))
+    local.epochs((6, 500))
+    leadership = Leadership(6, ID, 0)
+    uploader = Uploader(lambda _: store, lambda _: TopicRetention())
+    commits = CommitLog(CLUSTER, 1, lambda _: store, tail_log=lambda _: "1", keep_tail=uploader.ship_tail)
+    position = commits.read(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0)).position
+    assert isinstance(position.commit, Commit)
+    assert position.commit.live == Live("1", (), EpochHistory(((6, 500),)))
+    gap = PassGap(TP, 0, leadership, position, local.listing(), 500)
+    uploader.ship_tail(gap)
+    assert commits.pass_gap(gap).gaps == ((400, 500),)
+    assert shown(store, 500) == [(100, 400, False), (400, 500, True)]
