@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import structlog
 from awscrt.checksums import crc32c
@@ -198,12 +199,15 @@ class Uploader:
         for made in tail_segments(store, position, start, gap.end):
             indexes, opened = made.indexes, made.log
             scan = scan_segment(opened.reader(), opened.size, TimeIndex(made.base, indexes[".timeindex"]))
-            metadata = _metadata(scan, made.end, scan.epochs, indexes, late=False)
+            epochs = scan.epochs
+            if any(later <= epoch for (epoch, _), (later, _) in pairwise(epochs)):  # no CRC covers them
+                epochs = EpochHistory.of_batches(epochs).pairs
+            metadata = _metadata(scan, made.end, epochs, indexes, late=False)
             task = Ship(gap.partition, gap.generation, gap.leadership, position.keys, gap.listing, made.base, made.end)
             task = replace(task, variants_below=below, lineage=position.lineage)
-            name, existing = choose_name(store, task, scan, made.end, scan.epochs)
+            name, existing = choose_name(store, task, scan, made.end, epochs)
             if existing is Existing.ABSENT:
-                facts = (opened, file_state(opened), indexes, scan, made.end, scan.epochs, metadata)
+                facts = (opened, file_state(opened), indexes, scan, made.end, epochs, metadata)
                 self._put(store, position.keys, name, _ReadSegment(*facts, late=False, closed_at=None))
             log.warning(
                 "tail_kept",

@@ -127,6 +127,19 @@ def test_u47_a_tail_that_cannot_be_read_is_a_gap(parts: Parts, store: ObjectStor
     assert passed(parts, local, position, 300).gaps == ((100, 300),)
 
 
+def test_u47_a_batch_whose_epoch_fell_stops_no_gap(store: ObjectStore, local: LocalDirectory) -> None:
+    """No CRC covers the epoch of a batch; readers show it, because the batch behind it is of the log."""
+    position = at_100(store, local, 300, 400)
+    body = b"".join(batch(at, epoch=epoch) for at, epoch in ((100, 1), (101, 0), (102, 1)))
+    epochs = ((1, 100), (0, 101), (1, 102))
+    row = TailEntry(KEYS.directory, 5, 100, 103, "", 0, len(body), crc32c(body), epochs, 103, (), 3, 2000)
+    store.put(CLUSTER.tail("1") + pack_name(1), encode_pack(PackHead("1", 1, "n", 1), [row], [body]))
+    gap = PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)
+    for _ in range(2):  # the first attempt was killed before the commit
+        Uploader(lambda _: store, lambda _: TopicRetention()).ship_tail(gap)
+    assert CommitLog(CLUSTER, 1, lambda _: store).pass_gap(gap).gaps == ((103, 300),)
+
+
 def test_u47_only_whole_batches_below_the_log_of_the_broker_become_a_segment(
     parts: Parts, store: ObjectStore, local: LocalDirectory
 ) -> None:
