@@ -192,8 +192,9 @@ class PositionRecovery:
         living = living_epochs(position, listing)
         is_lost, position = living != position.epochs, replace(position, epochs=living)
         if commit.epoch < task.leadership.epoch or (not task.over and self._writer.lacks_live(task.partition, commit)):
-            if listing.bases[0] > commit.next_offset:
-                # If the list begins above, the new commit names no leadership below, and readers see none of it.
+            if listing.bases[0] > commit.next_offset and commit.broker == self._broker:
+                # If the list begins above, the new commit names no leadership below, and readers see none of it. This
+                # broker led before too, and no other agent has written a commit since.
                 generation, leadership = task.generation, task.leadership
                 self._keep_tail(PassGap(task.partition, generation, leadership, position, listing, listing.bases[0]))
             # The leadership is written before any segment is shipped: late writes of a former one are then rejected.
