@@ -66,8 +66,11 @@ def with_live(
     """Return a commit that names the live tail (tail rule 4), or none without a log.
 
     A rebuilt commit replaces none, so it names no former leadership. If readers used entries of the same leadership in
-    another log, they stay named until its epoch ends: nothing shows where own entries cover them. If the list begins
-    above the next offset, it shows nothing of entries below, except of leaderships whose records the log has.
+    another log, they stay named until its epoch ends: nothing shows where own entries cover them.
+
+    Retention cuts the list. If the replaced commit names the first epoch that is left for that offset, both logs are
+    the same below, and its epochs there count. Otherwise a list that begins above the next offset shows nothing of
+    entries below, except of leaderships whose records the log has.
 
     Args:
         commit: complete but for that.
@@ -81,6 +84,8 @@ def with_live(
         former = (*old.former, (old.log, before.epoch))
         if local is None and before.epoch == commit.epoch:
             local = old.ahead
+        elif local is not None and local.pairs and old.ahead.at(local.pairs[0][1]) == local.pairs[0][0]:
+            local = old.ahead.continued(local, local.pairs[0][1])
     if log is None or local is None:
         return replace(commit, live=None)
     ahead = local.from_offset(commit.next_offset)

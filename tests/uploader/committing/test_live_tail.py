@@ -131,6 +131,18 @@ def test_where_the_list_begins_above_only_leaderships_of_the_list_are_named(
     assert live(store) == Live("1", (("2", 4), ("2", 6)), ahead)
 
 
+def test_epochs_that_retention_removed_are_those_of_the_replaced_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Otherwise no former leadership is named, and a position that was read in the tail parts from the log later."""
+    named(store, 100, 4, Live("2", (("3", 3),), EpochHistory(((2, 100), (3, 110), (4, 130)))), (2, 0))
+    local.segments(160)
+    local.epochs((4, 160), (5, 200))
+    ask(commits, local, 5)
+    ahead = EpochHistory(((2, 100), (3, 110), (4, 130), (5, 200)))
+    assert live(store) == Live("1", (("3", 3), ("2", 4)), ahead)
+
+
 def test_a_commit_that_goes_back_names_former_leaderships(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
