@@ -44,7 +44,9 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, leadershi
     next_offset = position.next_offset
     if isinstance(position.commit, Commit) and not position.commit.has_run:
         active = listing.bases[-1]  # nothing was committed that could differ
-        return next_offset if active >= next_offset else min(next_offset, log_end(listing.directory, active))
+        held = next_offset if active >= next_offset else min(next_offset, log_end(listing.directory, active))
+        # If a later epoch begins below, all replicas lost the log, and no one else has the new records.
+        return min(held, _later_than(position, listing, next_offset))
     end = shared_end(position, listing)
     if end is None:
         return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)

@@ -264,6 +264,21 @@ def test_an_election_that_lost_the_beginning_moves_the_first_commit_back(
     assert commit.live == Live("1", (), EpochHistory(((5, 45),)))
 
 
+@pytest.mark.parametrize("end", [45, 70])
+def test_an_archive_without_segments_begins_where_a_log_that_was_lost_begins_again(
+    store: ObjectStore, local: LocalDirectory, end: int
+) -> None:
+    """All replicas have new disks, and no one else has the new records, whether the log is as long again or not."""
+    begun(tailing(store, "2", 2), local)
+    local.unlink(50)
+    log_of(local, 0, end=end)
+    local.epochs((6, 0))
+    found = ask(tailing(store), local, 6)
+    commit, start = stored(store)
+    assert (found.position.next_offset, found.lost, start.offset) == (0, None, 0)
+    assert commit.lineage == start.lineage == Lineage(6, 0, 50)
+
+
 @pytest.mark.parametrize("bases", [(40,), (40, 50)])
 def test_an_election_that_lost_nothing_leaves_the_first_commit(
     store: ObjectStore, local: LocalDirectory, bases: tuple[int, ...]
