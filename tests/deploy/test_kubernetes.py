@@ -33,7 +33,7 @@ Manifest = dict[str, Any]
 
 def manifests(name: str) -> dict[tuple[str, str], Manifest]:
     """Return the manifests of a file by kind and name."""
-    documents = yaml.safe_load_all((KUBERNETES / name).read_text())
+    documents = yaml.load_all((KUBERNETES / name).read_text(), yaml.CSafeLoader)  # all processes collect it
     return {(each["kind"], each["metadata"]["name"]): each for each in documents}
 
 

@@ -249,18 +249,18 @@ def test_with_a_known_size_a_torn_tail_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "large",
+    "fields",
     [
-        record(1, b"x" * 3_000_000),
-        record(1, b"k", b"x" * 3_000_000),
-        record(1, headers=[(b"h", b"x" * 3_000_000)]),
-        record(1, headers=[(b"h", b"v")] * 100_000),
+        {"key": b"x" * 3_000_000},
+        {"key": b"k", "value": b"x" * 3_000_000},
+        {"headers": [(b"h", b"x" * 3_000_000)]},
+        {"headers": [(b"h", b"v")] * 100_000},
     ],
     ids=["key", "value", "header", "headers"],
 )
-def test_one_record_larger_than_the_bounds_is_returned_alone(large: bytes) -> None:
+def test_one_record_larger_than_the_bounds_is_returned_alone(fields: dict[str, Any]) -> None:
     """3 MB with bounds of 1 KB; smaller ones before and after it keep their rows."""
-    data = batch(0, [record(0), large, record(2)])
+    data = batch(0, [record(0), record(1, **fields), record(2)])
     found = [rows_of(columns) for columns in SegmentDecoder(max_rows=100, max_bytes=1000).decode([data])]
     assert [len(rows) for rows in found] == [1, 1, 1]
     assert [row for rows in found for row in rows] == decoded(data)
