@@ -21,6 +21,17 @@ _NOT_READ: Final = ("ssl.crl.location", "ssl.engine.location", "ssl.providers")
 _OFF: Final = frozenset({"false", "f", "0"})
 _KEY_STORE: Final = "ssl.keystore.location"
 
+SETTINGS: Final = frozenset(
+    {
+        *("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.mechanisms"),
+        *("sasl.username", "sasl.password", "enable.ssl.certificate.verification"),
+        *("ssl.endpoint.identification.algorithm", "ssl.ca.pem", "ssl.ca.location", "ssl.cipher.suites"),
+        *("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem", "ssl.key.password"),
+        *(_KEY_STORE, "ssl.keystore.password"),
+    }
+)
+"""The settings that `security_of` reads; others mean nothing to this connection."""
+
 ReadKeyStore = Callable[[Path, str], bytes]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from ts_common.broker_connection.security import security_of
+from ts_common.broker_connection.security import SETTINGS, security_of
 from ts_common.config.cluster_config import KAFKA_CLIENT, ClusterConfig
 from ts_common.config.plugins import load_class
 from ts_common.errors import ConfigurationError
@@ -47,13 +47,17 @@ def open_source(
 
 
 def _broker(broker_id: int, settings: Mapping[str, str]) -> Broker:
-    """Return a client by the raw connection; by librdkafka if that lacks what the settings name.
+    """Return a client by the raw connection; by librdkafka if the settings need it.
+
+    It has more mechanisms and settings, rejects a setting that does not exist, and finds the broker by its id among
+    several addresses.
 
     Raises:
         ConfigurationError: librdkafka rejects the settings, or cannot read the files that they name.
     """
-    with suppress(ConfigurationError):
-        return DirectClient(broker_id, lambda: security_of(settings, KAFKA_CLIENT, read_key_store), _ANSWER_SECONDS)
+    if settings.keys() <= SETTINGS and "," not in settings.get("bootstrap.servers", ""):
+        with suppress(ConfigurationError):
+            return DirectClient(broker_id, lambda: security_of(settings, KAFKA_CLIENT, read_key_store), _ANSWER_SECONDS)
     from ts_uploader.leadership.kraft.librdkafka_client import LibrdkafkaClient  # noqa: PLC0415  (10 MB of memory)
 
     return LibrdkafkaClient(broker_id, settings, _ANSWER_SECONDS)
