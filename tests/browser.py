@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dev.local.waiting import wait_for
+
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _SECONDS = 300
 _VIRTUAL_MS = 30_000
@@ -67,11 +69,16 @@ def look(page: str, directory: Path, *, width: int, dark: bool = False) -> dict[
     """
     file = directory / "frame.html"
     file.write_text(_FRAME.format(width=width, height=_HEIGHT, page=html.escape(page), script=_MEASURE))
-    document, _ = _browser().open(file.as_uri(), scheme="dark" if dark else "light")
-    found = re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL)
-    assert found, document[-2000:]
-    measured: dict[str, Any] = json.loads(html.unescape(found[1]))
-    return measured
+
+    def measured() -> str:
+        document, _ = _browser().open(file.as_uri(), scheme="dark" if dark else "light")
+        found = re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL)
+        assert found, document[-2000:]
+        return html.unescape(found[1])
+
+    # On a busy machine the document can be there before the frame has loaded.
+    facts: dict[str, Any] = json.loads(wait_for(measured, "the page's frame to load"))
+    return facts
 
 
 def complaints(url: str) -> list[str]:
