@@ -87,7 +87,7 @@ class Broker(Protocol):
         """
 
     def restart(self) -> None:
-        """Forget what earlier answers contained.
+        """Connect again, by the settings alone.
 
         Raises:
             BrokerAway: a file that the settings name cannot be read at this moment.

@@ -4,7 +4,8 @@ For librdkafka a partition costs 40 microseconds in each answer, which is most o
 partitions needs. A count in an answer that no real broker sends ends its process; here it is an error.
 
 The connection leads to one address, so each answer is of the broker there. A broker that is not the local one refuses
-the request for the settings of this broker, which is the first of each connection.
+the request for the settings of this broker, which is the first of each connection. If the identity lacks the right to
+it, another broker confirms no leadership all the same: only the leader of a partition has a leader epoch.
 """
 
 import time
